@@ -56,11 +56,9 @@ def served(alone):
 
 def started(name, folder, environment):
     """Run a notebook of one cell as the workflow does."""
-    node = new_notebook(cells=[new_code_cell('profile = "smoke"\nrecord = ""', metadata={"tags": ["parameters"]})])
-    node.cells.append(new_code_cell(CELLS[name]))
-    nbformat.write(node, folder / f"{name}.ipynb")
-    words = ["run", str(folder / f"{name}.ipynb"), str(folder / "out.ipynb")]
-    command = [sys.executable, "-S", forks.__file__, *words]
+    parameters = new_code_cell('profile = "smoke"\nrecord = ""', metadata={"tags": ["parameters"]})
+    nbformat.write(new_notebook(cells=[parameters, new_code_cell(CELLS[name])]), folder / f"{name}.ipynb")
+    command = [sys.executable, "-S", forks.__file__, "run", f"{folder}/{name}.ipynb", f"{folder}/out.ipynb"]
     return subprocess.Popen(
         command, env=environment, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in the background
@@ -111,18 +109,22 @@ def test_a_run_whose_forked_kernel_fails_is_one_line_and_exit_code_1(served, tmp
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_forked_run_and_its_kernel_end_with_the_command_that_asked(served, tmp_path, kind):
     process = started("waits", tmp_path, served)
-    kernel, run = waiting(tmp_path)
+    numbers = waiting(tmp_path)
     process.send_signal(kind)
     process.communicate(timeout=120)
     assert process.returncode != 0 and not (tmp_path / "out.ipynb").exists()
-    assert str(process.pid) not in (kernel, run)
-    assert wait_for(lambda: not os.path.exists(f"/proc/{kernel}") and not os.path.exists(f"/proc/{run}"))
+    assert str(process.pid) not in numbers
+    wait_for(lambda: ended_all(numbers))
 
 
 def waiting(folder):
     """Return the numbers of a kernel that waits and of its run."""
     said = folder / "out.json.pid"
     return wait_for(lambda: said.is_file() and said.read_text().split())
+
+
+def ended_all(numbers):
+    return not any(os.path.exists(f"/proc/{number}") for number in numbers)
 
 
 def wait_for(condition, seconds=120):
@@ -141,24 +143,23 @@ def asked(environment):
     return done.stderr
 
 
-def test_an_asker_that_goes_before_it_has_asked_ends_nobody_else(served):
+def test_an_asker_that_goes_before_it_has_asked_ends_nobody_else_and_who_is_served_starts_no_second_process(
+    served, monkeypatch
+):
     with socket.socket(socket.AF_UNIX) as asker:
         asker.connect(served[forks.ADDRESS])
     assert asked(served).startswith("saobp: claim: no claim 'nothing'")
-
-
-def test_who_is_served_already_starts_no_second_process(alone, monkeypatch):
-    monkeypatch.setenv(forks.ADDRESS, "here")
-    with forks.serving() as served:
-        assert served == ({}, [])
+    monkeypatch.setenv(forks.ADDRESS, served[forks.ADDRESS])
+    with forks.serving() as again:
+        assert again == ({}, [])
 
 
 def test_forks_end_with_the_process_that_forks_them_and_later_ones_start_by_themselves(served, tmp_path):
     process = started("waits", tmp_path, served)
-    kernel, run = waiting(tmp_path)
-    with open(f"/proc/{kernel}/stat") as stat:
+    numbers = waiting(tmp_path)
+    with open(f"/proc/{numbers[0]}/stat") as stat:
         os.kill(int(stat.read().rpartition(")")[2].split()[1]), signal.SIGKILL)  # the last test that it serves
     assert process.wait(timeout=120) != 0
     process.stdout.close()
-    assert wait_for(lambda: not os.path.exists(f"/proc/{kernel}") and not os.path.exists(f"/proc/{run}"))
+    wait_for(lambda: ended_all(numbers))
     assert asked(served).startswith("saobp: claim: no claim 'nothing'")

@@ -1,16 +1,17 @@
 """Publishing a profile, and the commands that write one item for somebody's paper."""
 
 import io
+import json
 import os
 import re
-import shutil
 import sys
 
 import pytest
+from example_records import attention
 
 from saobp.measure import inspect_by_name
 from saobp.study.publication import cli, results
-from saobp.study.setup import paths
+from saobp.study.setup import paths, records
 from saobp.study.setup import studies as studies_of
 
 
@@ -19,36 +20,38 @@ def test_a_table_or_figure_without_a_profile_is_of_the_results_that_are_shown_or
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(results, "shown_study", lambda: "stories")
-    for words, made in ((["table", "4"], "table4.tex"), (["figure", "hops", "--format", "csv"], "figure-hops.csv")):
-        assert cli.main(words) == 0 and (tmp_path / made).is_file()
-        assert capsys.readouterr().err == "from the records of stories\n"
+    for words, made, study in (
+        ("table 4", "table4.tex", "stories"), ("figure hops --format csv", "figure-hops.csv", "stories"),
+        ("table claims --format md", "claims.md", "all that are tracked"),
+    ):  # fmt: skip
+        assert cli.main(words.split()) == 0 and (tmp_path / made).is_file()
+        assert capsys.readouterr().err == f"from the records of {study}\n"
     assert "study stories" in (tmp_path / "table4.tex").read_text(encoding="utf-8")
+    assert re.search(r"\| Claim +\| Measured \(margin\) +\| Outcome +\|", (tmp_path / "claims.md").read_text())
 
 
-def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_like_its_name(tmp_path):
-    written, studies = results.single("table", 3, "scratch", "md", None, tmp_path)
-    assert studies == ["scratch"] and "scratch" in written.read_text() and "narrow" not in written.read_text()
-    assert results.single("figure", 6, "scratch", "csv", None, tmp_path)[1] == ["scratch"]
-    asked = str(studies_of.find("laptop")), "laptop"
-    by_file, by_name = (results.single("table", 2, name, "csv", None, tmp_path)[0].read_text() for name in asked)
-    assert by_file == by_name
-
-
-def test_a_run_in_a_build_does_not_stand_in_for_the_results_that_are_shown(tmp_path, monkeypatch):
+def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_like_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda name: tmp_path / "build")
-    shown = results.single("table", 2, None, "csv", None, tmp_path)[0].read_text()
-    (tmp_path / "build" / "records").mkdir(parents=True)
+
+    def written(kind, number, study):
+        path, studies = results.single(kind, number, study, "csv", None, tmp_path)
+        return path.read_text(), studies
+
+    assert written("table", 3, "scratch")[1] == written("figure", 6, "scratch")[1] == ["scratch"]
+    assert written("table", 2, str(studies_of.find("laptop"))) == written("table", 2, "laptop")
+    shown = written("table", 2, None)
     run = next(paths.results(results.shown_study()).glob("08-*.json"))
-    shutil.copy(run, tmp_path / "build" / "records")
-    assert results.single("table", 2, None, "csv", None, tmp_path)[0].read_text() == shown
+    paths.write_text(tmp_path / "build" / "records" / run.name, run.read_text())
+    assert written("table", 2, None) == shown, "a run in a build does not stand in for the results that are shown"
 
 
 @pytest.mark.parametrize(("words", "said"), [
     (["table", "12"], "no Table 12; choose 1 to 9"), (["figure", "3", "--width", "x"], "'x' is not a valid float"),
     (["figure", "3", "--width", "0"], "give 3.0 to 20"), (["table", "2", "--profile", "nope"], "choose one of laptop"),
-    (["table", "2", "--profile", "no/such.yaml"], "no such study"), ([], "Missing command"),
-    (["table", "2", "--study", "decoders"], "no run of it"), (["table", "claims", "--study", "x"], "leave it out"),
-    (["table", "claims", "--all"], "--all: the table of claims"), (["publish", "--study", "foo"], "no study is called"),
+    (["table", "2", "--profile", "no/such.yaml"], "cannot be read"), ([], "Missing command"),
+    (["table", "2", "--study", "decoders"], "no run of it"), (["figure", "claims", "--study", "x"], "leave out"),
+    (["table", "claims", "--all"], "leave out --study"), (["publish", "--study", "foo"], "no study is called"),
+    (["publish", "--study", "smoke"], "--study: smoke trains for seconds"),
     (["reproduce", "--study", "hops"], "'hops' is a planned study"),
     (["figure"], "'NUMBER'; `saobp figure --help` lists the options"), (["figures", "3"], "unexpected"),
     (["tabel", "2"], "No such command 'tabel'"), (["table", "2", "--formt", "md"], "No such option"),
@@ -82,15 +85,6 @@ def test_a_claim_is_shown_on_a_poor_terminal_and_on_none(monkeypatch, stream):
     assert "multihop-gain" in stream.read()
 
 
-def test_the_claims_are_written_alone_like_a_table(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["table", "claims", "--format", "md"]) == 0
-    (written,) = tmp_path.iterdir()
-    assert written.name == "claims.md" and re.search(
-        r"\| Claim +\| Measured \(margin\) +\| Outcome +\|", written.read_text()
-    )
-
-
 def test_the_study_that_is_shown_compares_something_and_one_of_several_seeds_goes_first(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "results", lambda name: tmp_path / name)
 
@@ -106,23 +100,15 @@ def test_the_study_that_is_shown_compares_something_and_one_of_several_seeds_goe
     assert shown("paper", 43, 44) == "paper"
 
 
-def test_publishing_part_of_a_profile_names_the_tracked_records_that_it_takes_away(tmp_path, monkeypatch, capsys):
-    ran, tracked = tmp_path / "build" / "records", tmp_path / "results"
-    for folder in (ran, tracked):
-        folder.mkdir(parents=True)
-    for path in (ran / "a.json", tracked / "a.json", tracked / "b.json"):
-        path.write_text("{}")
-    monkeypatch.setattr(paths, "build", lambda name: ran.parent)
-    monkeypatch.setattr(paths, "results", lambda name: tracked)
-    monkeypatch.setattr(results.records, "read", lambda path: {})
+def test_publishing_a_study_puts_its_records_in_place_of_those_tracked(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "build", lambda name: tmp_path)
+    monkeypatch.setattr(paths, "results", lambda name: tmp_path / "tracked")
     monkeypatch.setattr(results, "rebuild", lambda: None)
+    for name in ("records/a", "records/10-tables", "tracked/a", "tracked/b"):
+        paths.write_text(tmp_path / f"{name}.json", json.dumps(attention()))
     results.publish("narrow")
-    assert "has none of them: b; git restores them" in capsys.readouterr().out
-    results.publish("narrow")
-    assert "no longer there" not in capsys.readouterr().out
-    with pytest.raises(ValueError, match="^--study: smoke trains for seconds"):
-        results.publish("smoke")
-    assert [path.name for path in tracked.glob("*.json")] == ["a.json"]
+    assert [path.name for path in (tmp_path / "tracked").iterdir()] == ["a.json"]
+    assert records.load(tmp_path / "tracked") == [attention()]
 
 
 def test_a_relative_data_folder_is_one_from_here_wherever_a_run_starts(monkeypatch, tmp_path):

@@ -93,7 +93,7 @@ def test_later_rows_of_a_budget_have_the_same_steps_and_another_budget_is_refuse
     first = fitted("mini-quarter")
     monkeypatch.setattr(rows, "step_time", lambda network, batch, wanted: ("fp32", 0.7))  # a busier machine
     assert fitted("mini-quarter") == first
-    with pytest.raises(StudyError, match="made for 2 minutes.*remove it to start anew"):
+    with pytest.raises(StudyError, match="made for 2 minutes, the token file None and smoke as it was.*remove it"):
         fitted("mini-quarter", minutes=3)
     other = fitted("small-quarter", "mini-quarter")
     assert other.recipe("mini-quarter") == first.recipe("mini-quarter")
@@ -105,32 +105,32 @@ def test_later_rows_of_a_budget_have_the_same_steps_and_another_budget_is_refuse
     {"pretrain": replace(SMOKE.pretrain, dropout=0.1)}, {"finetune": replace(SMOKE.finetune, learning_rate=5e-5)},
     {"models": ["small-quarter", "mini-quarter"]},
 ])  # fmt: skip
-def test_a_copy_of_the_study_before_it_was_edited_is_refused(fitted, tmp_path, edit):
+def test_a_copy_of_the_study_before_it_was_edited_is_refused(fitted, edit):
     first = fitted("mini-quarter")
-    with pytest.raises(StudyError, match="smoke.yaml: was made of an earlier smoke: undo the edit, or remove it"):
+    with pytest.raises(StudyError, match="smoke.yaml: was made for .* and smoke as it was then: give the same, or rem"):
         fitted("mini-quarter", of=replace(SMOKE, **edit))
     for same in (replace(SMOKE, cost=None), first, SMOKE):  # what is no part of a row, the copy itself, the edit undone
         assert fitted("mini-quarter", of=same) == first
-    path = tmp_path / "smoke" / "smoke.yaml"
-    path.write_text(path.read_text().replace(path.read_text().partition("\n")[0], "# Fitted by an older version."))
-    with pytest.raises(StudyError, match="was made of an earlier smoke"):  # which said nothing of its study
-        fitted("mini-quarter", of=SMOKE)
 
 
 def test_the_workflow_makes_the_records_of_the_rows_alone_and_takes_a_fitted_study_as_it_is(
     fitted, monkeypatch, tmp_path, capsys
 ):
     calls = []
-    monkeypatch.setattr(workflow, "_snakemake", lambda *given, **named: calls.append((given, named)) or 0)
+    monkeypatch.setattr(workflow, "_snakemake", lambda *given, **how: calls.append(given) or 0)
     monkeypatch.setattr(workflow, "check_packages", lambda: None)
     copy, kept = tmp_path / "smoke" / "smoke.yaml", tmp_path / "smoke.yaml"
-    assert cli.main(["reproduce", "--rows", "mini-quarter/high/7", "--minutes", "2"]) == 0
+    whole = paths.write_text(tmp_path / "smoke/records/04-pretrain-mini-quarter-high-8.json", "{}")
+    asked = ["reproduce", "--minutes", "2", "--rows"]
+    assert cli.main([*asked, "mini-quarter/high/8"]) == 2, "its row would take the place of the study's own"
+    assert f"{whole}: is the study's own: leave out --minutes" in capsys.readouterr().err
+    assert cli.main([*asked, "mini-quarter/high/7"]) == 0
     assert "records in" in capsys.readouterr().out
     copy.rename(kept)  # on another machine
     assert cli.main(["reproduce", "--study", str(kept), "--rows", "mini-quarter/high/7"]) == 0
-    assert [given[1] for given, _ in calls] == [copy, kept] and not copy.exists()
-    for _, named in calls:
-        assert "records/04-pretrain-mini-quarter-high-7.json" in named["wanted"] and len(named["wanted"]) == 5
+    assert [given[1] for given in calls] == [copy, kept] and not copy.exists()
+    for _, _, wanted, *_ in calls:
+        assert "records/04-pretrain-mini-quarter-high-7.json" in wanted and len(wanted) == 5
 
 
 def test_items_fill_the_time_that_the_longest_group_has():
@@ -152,12 +152,3 @@ def test_tasks_that_a_source_lacks_are_left_out_and_stand_ins_take_the_place_of_
     assert "wnli" not in tasks and study.finetune.splits == {"race": ["validation", "test"]}
     assert study.attention.tasks == PAPER.attention.tasks and study.finetune.seeds == [0]
     assert "left out, for synthetic has no splits of them: wnli" in capsys.readouterr().out
-
-
-def test_a_budget_takes_the_place_of_no_row_of_the_study_itself(tmp_path):
-    wanted = ["records/04-pretrain-mini-high-42.json"]
-    paths.write_text(tmp_path / wanted[0], "{}")
-    with pytest.raises(StudyError, match="04-pretrain-mini-high-42.json: is the study's own: leave out --minutes"):
-        workflow._refuse_whole_rows(tmp_path, SMOKE, wanted)
-    paths.write_text(tmp_path / "smoke.yaml", "")
-    workflow._refuse_whole_rows(tmp_path, SMOKE, wanted)

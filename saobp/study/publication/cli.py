@@ -122,13 +122,10 @@ def tokens(file: Path, profile: str, text: tuple[str, ...]) -> None:
 @study_option("smoke")
 def report(profile: str) -> None:
     """Write build/STUDY/index.html from what is there."""
-    from saobp.study.publication import pages, report
+    from saobp.study.publication import report
     from saobp.study.setup.studies import load_study
 
-    folder = paths.build(load_study(profile).name)
-    print(report.write(folder))
-    if other := report.outdated(folder):
-        print("saobp:", pages.render("outdated.txt", outdated=other, folder=folder), file=sys.stderr)
+    print(report.write(paths.build(load_study(profile).name)))
 
 
 def item(usual: str, others: str) -> Callable[[Callable], Callable]:
@@ -235,9 +232,12 @@ def figures() -> None:
 @saobp.command()
 def notebooks() -> None:
     """Put the finished smoke run's outputs into notebooks/."""
+    import nbformat
+
     from saobp.study.publication import executed
 
-    executed.renew_notebooks()
+    for notebook, node in executed.of_defaults().items():
+        paths.write_text(notebook, nbformat.writes(node) + "\n")
 
 
 if __name__ == "__main__":

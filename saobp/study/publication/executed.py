@@ -1,7 +1,7 @@
 """Executed notebooks: which run each is, which comes before another, and what git tracks of it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ class Executed:
     """One execution of one notebook: its name, its cells, the parameters it was given."""
 
     name: str
-    node: NotebookNode = field(repr=False, compare=False)
-    values: dict[str, Any] = field(compare=False)
+    node: NotebookNode
+    values: dict[str, Any]
 
     @property
     def notebook(self) -> str:
@@ -38,13 +38,9 @@ class Executed:
     def place(self) -> tuple:
         """Where it stands among all: notebook, then size and algorithm in the paper's order, then seed."""
         model, algorithm = str(self.values.get("model", "")), self.values.get("algorithm")
-        size = _rank(labels.size(model), labels.PAPER_SIZES)
-        ranks = size, labels.is_scaled_down(model), _rank(algorithm, [*labels.ALGORITHMS])
-        return self.notebook, *ranks, self.values.get("seed", 0), self.name
-
-
-def _rank(name: Any, order: Sequence[str]) -> int:
-    return order.index(name) if name in order else len(order)
+        size, scaled = [*labels.PAPER_SIZES, labels.size(model)].index(labels.size(model)), labels.is_scaled_down(model)
+        rank = [*labels.ALGORITHMS, algorithm].index(algorithm)
+        return self.notebook, size, scaled, rank, self.values.get("seed", 0), self.name
 
 
 def read(notebooks: Iterable[Path]) -> list[Executed]:
@@ -62,7 +58,7 @@ def closest(run: Executed, notebook: str, among: Sequence[Executed]) -> Executed
 
     def kinship(other: Executed) -> int:
         agree = [name in run.values and run.values[name] == other.values.get(name) for name in PRETRAINED]
-        return [*agree, False].index(False) + (run == other)
+        return [*agree, False].index(False) + (run.name == other.name)
 
     return max((other for other in among if other.notebook == notebook), key=kinship, default=None)
 
@@ -80,17 +76,12 @@ def named(values: dict[str, Any]) -> dict[str, Any]:
     return {name: Path(values[name]).stem if name == "profile" else values[name] for name in names}
 
 
-def renew_notebooks() -> None:
-    """Put the outputs of the finished smoke run into `notebooks/`, without its paths, times and progress bars.
+def of_defaults() -> dict[Path, NotebookNode]:
+    """Return, for each notebook of the repository, what its run by its defaults under the smoke study left, cleaned.
 
     Raises FileNotFoundError when a notebook has not been run, and ValueError when it has been edited since.
     """
-    for notebook, node in of_defaults(paths.build("smoke") / "notebooks").items():
-        paths.write_text(notebook, nbformat.writes(node) + "\n")
-
-
-def of_defaults(folder: Path) -> dict[Path, NotebookNode]:
-    """Return, for each notebook of the repository, what its run by its defaults left in a folder, cleaned."""
+    folder = paths.build("smoke") / "notebooks"
     runs, found = read(path for path in folder.glob("*.ipynb") if len(path.suffixes) == 1), {}  # not the failed ones
     for path in sorted((paths.root() / "notebooks").glob("*.ipynb")):
         usual, mine = declared_parameters(path), [run for run in runs if run.notebook == path.stem]

@@ -6,6 +6,7 @@ by hand, the command does the same by itself. `python -m … with COMMAND` serve
 """
 
 import contextlib
+import fcntl
 import gc
 import json
 import os
@@ -13,13 +14,13 @@ import pkgutil
 import select
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
 
 ADDRESS = "SAOBP_FORKS"  # the variable that says where the process listens
 CLI = "saobp.study.publication.cli"
@@ -52,8 +53,46 @@ def ask(words: list[str]) -> int:
     return 128 + signal.SIGINT
 
 
-def serve(listener: socket.socket) -> None:
-    """Fork for each who asks, until the end of standard input: until nobody is left who could ask."""
+class Forks(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
+    """Forks for each who asks, until the end of standard input: until nobody is left who could ask."""
+
+    max_children = 1000  # beyond which it would wait
+
+    def service_actions(self) -> None:
+        """Collect what has ended, and end."""
+        super().service_actions()
+        if select.select([sys.stdin], [], [], 0)[0]:
+            sys.exit()
+
+    def finish_request(self, asker: socket.socket, _: str) -> None:
+        """Do, in a fork, what its asker wants, with its streams, folder and environment, and tell it the exit code."""
+        self.socket.close()
+        streams = socket.recv_fds(asker, 1, 3)[1]
+        if not streams:  # of one that was gone before it had said what it wants
+            return
+        words, folder, environment = json.loads(asker.makefile("rb").readline())
+        fcntl.fcntl(asker, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(asker, fcntl.F_SETFL, os.O_ASYNC)  # its end is a SIGIO, which ends this process
+        if select.select([asker], [], [], 0)[0]:
+            return
+        for place, stream in enumerate(streams):
+            os.dup2(stream, place)
+            os.close(stream)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        code = 1
+        try:
+            code = _become(words)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            sys.stdout.flush(), sys.stderr.flush()
+            asker.sendall(str(code % 256).encode())
+
+
+def serve(listener: int) -> None:
+    """Import what runs and kernels need, and fork for whoever asks at a socket of this number."""
     sys.modules["tqdm.autonotebook"] = import_module("tqdm.notebook")  # bars as in a kernel, not as in a terminal
     for found in pkgutil.walk_packages(import_module("saobp").__path__, "saobp."):
         with contextlib.suppress(ModuleNotFoundError):  # of the kernels, where there is no Triton
@@ -63,70 +102,23 @@ def serve(listener: socket.socket) -> None:
     import_module("saobp.study.setup.records").commit()  # that of the code in memory
     import_module("pandas").set_option("display.max_columns", 20)  # as in a kernel too
     gc.collect(), gc.freeze()  # what is not looked at stays shared
-    askers: dict[socket.socket, int] = {}  # and the numbers of their forks
-    living: dict[int, socket.socket] = {}  # a fork's end, as a file, and who asked for it
-    while sys.stdin not in (ready := select.select([listener, sys.stdin, *askers, *living], [], [])[0]):
-        for end in living.keys() & ready:
-            asker = living.pop(end)
-            code = os.waitstatus_to_exitcode(os.waitpid(askers.pop(asker), 0)[1])
-            with contextlib.suppress(OSError):  # of an asker that is gone
-                asker.sendall(str(code % 256).encode())
-            asker.close()
-            os.close(end)
-        for asker in askers.keys() & ready:  # gone
-            os.kill(askers[asker], signal.SIGKILL)
-            select.select([next(end for end in living if living[end] is asker)], [], [])
-        if listener in ready:
-            asker = listener.accept()[0]
-            with contextlib.suppress(ValueError):  # of one that was gone before it had said what it wants
-                askers[asker] = _forked(asker, [listener, *askers])
-                living[os.pidfd_open(askers[asker])] = asker
-    for number in askers.values():
-        os.kill(number, signal.SIGKILL)
+    server = Forks("", None, bind_and_activate=False)
+    server.socket = socket.socket(fileno=listener)
+    server.serve_forever()
 
 
-def _forked(asker: socket.socket, others: list[socket.socket]) -> int:
-    """Fork a process with its asker's streams, folder and environment, and return its number."""
-    _, streams, *_ = socket.recv_fds(asker, 1, 3)
-    with asker.makefile("rb") as text:
-        words, folder, environment = json.loads(text.readline())
-    if (number := os.fork()) == 0:
-        for other in [asker, *others]:
-            other.close()
-        for place, stream in enumerate(streams):
-            os.dup2(stream, place)
-        os.chdir(folder)
-        os.environ.clear()
-        os.environ.update(environment)
-        _become(words)
-    for stream in streams:
-        os.close(stream)
-    return number
-
-
-def _become(words: list[str]) -> NoReturn:
-    """Do, in a fork, what its asker wants."""
+def _become(words: list[str]) -> int:
+    """Be a kernel or a command of `saobp`; returns the exit code."""
     import numpy as np
     import torch
 
-    code = 1
-    try:
-        np.random.seed(), torch.seed()  # as they come, not as every other fork has them
-        threads = os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1  # torch read the variable before the fork
-        torch.set_num_threads(int(threads))
-        if words[0] == "kernel":
-            kernel = import_module("ipykernel.kernelapp").IPKernelApp
-            sys.argv = ["ipykernel_launcher", *words[1:], f"--IPKernelApp.parent_handle={os.getppid()}"]  # ends with it
-            code = kernel.launch_instance(sys.argv[1:]) or 0
-        else:
-            code = import_module(CLI).main(words)
-    except SystemExit as done:
-        code = done.code if isinstance(done.code, int) else int(done.code is not None)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        sys.stdout.flush(), sys.stderr.flush()
-        os._exit(code)
+    np.random.seed(), torch.seed()  # as they come, not as every other fork has them
+    threads = os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1  # torch read the variable before the fork
+    torch.set_num_threads(int(threads))
+    if words[0] != "kernel":
+        return import_module(CLI).main(words)
+    sys.argv = ["ipykernel_launcher", *words[1:], f"--IPKernelApp.parent_handle={os.getppid()}"]  # ends with it
+    return import_module("ipykernel.kernelapp").IPKernelApp.launch_instance(sys.argv[1:]) or 0
 
 
 @contextlib.contextmanager
@@ -161,7 +153,7 @@ def serving() -> Iterator[tuple[dict[str, str], list[int]]]:
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        sys.exit(serve(socket.socket(fileno=int(sys.argv[2]))))
+        sys.exit(serve(int(sys.argv[2])))
     if sys.argv[1] != "with":
         sys.exit(ask(sys.argv[1:]))
     with serving() as (served, _), subprocess.Popen(sys.argv[2:], env=os.environ | served) as command:

@@ -41,10 +41,6 @@ class Formulas(IPythonRenderer):
         numbers = "".join(f'<span class="number">({number})</span>' for number in NUMBER.findall(body))
         return f'<span class="formula">{mathml(NUMBER.sub("", body), "block")}{numbers}</span>'
 
-    def latex_environment(self, name: str, body: str) -> str:
-        """Set an environment that stands without dollars."""
-        return self.block_math(f"\\begin{{{name}}}{body}\\end{{{name}}}")
-
     def table(self, text: str) -> str:
         """Put a table into its box: of "numbers", or of "words" in many columns, whose cells then know their heads."""
         text = text.replace(' style="text-align:left"', "")  # the usual; the style sheet asks for what is set otherwise
@@ -61,10 +57,7 @@ class Formulas(IPythonRenderer):
 
 
 def mathml(tex: str, display: str = "inline") -> str:
-    """Convert TeX to MathML Core: what all browsers draw, which is less than what the converter writes.
-
-    Script letters become characters, a box becomes a border, and a function's name gets TeX's space around it.
-    """
+    """Convert TeX to MathML Core: what all browsers draw, with TeX's space around a function's name."""
     tree = ElementTree.fromstring(re.sub(r' xmlns="[^"]*"', "", convert(tex, display=display)))
     for element in tree.iter():
         _to_core(element)

@@ -1,13 +1,9 @@
 """Executed notebooks as pages that need nothing from elsewhere, and lead to each other and to copies of files."""
 
-import contextlib
-import multiprocessing
-import os
 import posixpath
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape, unescape
 from itertools import count
@@ -29,7 +25,6 @@ from saobp.study.publication.executed import Executed
 from saobp.study.setup import paths
 from saobp.study.setup.labels import counted
 
-FEW = 4  # runs that a process takes at a time, of the same notebook most often
 STYLE = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
 LINK = re.compile(r'(?<=<a href=")([^"#:]+)(#[^"]*)?(?=")')
 HEADING_OR_PICTURE = re.compile(r'<h[1-6] id="([^"]+)"|<img\b[^>]*>')
@@ -51,34 +46,16 @@ class PageExporter(HTMLExporter):
         return formulas.markdown(source)
 
 
-def render(template: str, **values: Any) -> str:
-    """Fill a template of the report; what is not `Markup` is escaped."""
-    return _environment().get_template(template).render(**values)
-
-
 @cache
 def _environment() -> Environment:
-    """Load templates with the colours of code, for light and for dark screens."""
-    environment = Environment(loader=PackageLoader("saobp.study.publication"), autoescape=True, trim_blocks=True)
-    environment.globals["counted"] = counted
-    for name, style in (("code_light", "default"), ("code_dark", "github-dark")):
-        environment.globals[name] = HtmlFormatter(style=style, nobackground=True).get_style_defs(".highlight")
-    return environment
+    return Environment(loader=PackageLoader("saobp.study.publication"), autoescape=True, trim_blocks=True)
 
 
-@contextlib.contextmanager
-def converted(runs: Sequence[Executed]) -> Iterator[Iterator[str]]:
-    """Yield the `body` of each run, in turn; processes make them from now on, one per processor, and the block goes on.
-
-    They fork from here, with all imports done, where no other thread is cut off by it; else from a process that may.
-    """
-    threads = Path("/proc/self/task")
-    alone = threads.is_dir() and len([*threads.iterdir()]) == 1
-    context = multiprocessing.get_context("fork" if alone else "forkserver")
-    if not alone:
-        context.set_forkserver_preload([__name__])
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as processes:
-        yield processes.map(body, runs, chunksize=FEW)
+def render(template: str, **values: Any) -> str:
+    """Fill a template of the report, which has the colours of code too; what is not `Markup` is escaped."""
+    light, dark = (HtmlFormatter(style=style, nobackground=True) for style in ("default", "github-dark"))
+    colours = {"code_light": light.get_style_defs(".highlight"), "code_dark": dark.get_style_defs(".highlight")}
+    return _environment().get_template(template).render(**colours, counted=counted, **values)
 
 
 _exporter = cache(PageExporter)
@@ -124,10 +101,7 @@ def pictured(html: str) -> str:
 
 
 def write(runs: Sequence[Executed], bodies: Iterable[str], folder: Path) -> None:
-    """Write each run as a page, `<folder>/<name>.html`, and a copy of each file of the repository that one links to.
-
-    The folder is replaced as a whole.
-    """
+    """Write each run as a page, `<folder>/<name>.html`, with copies of the files of the repository that it links to."""
     order = list(dict.fromkeys(run.notebook for run in runs))
     with paths.new_folder(folder) as temporary:
         for run, html in zip(runs, bodies):
@@ -145,10 +119,7 @@ def write(runs: Sequence[Executed], bodies: Iterable[str], folder: Path) -> None
 
 
 def lead(link: re.Match, run: Executed, runs: Sequence[Executed], folder: Path) -> str:
-    """Return where a link of a notebook leads: to the page of a run, the contents, or a copy of a file in the folder.
-
-    A notebook that was not run leads to its line in the contents; a link to what does not exist stays as it is.
-    """
+    """Return where a link of a notebook leads: the page of a run, the contents, a copy of a file, or where it did."""
     path = posixpath.normpath(posixpath.join("notebooks", unquote(unescape(link[1]))))
     file = paths.root() / path
     if path.startswith("..") or not file.exists():

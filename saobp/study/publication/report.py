@@ -2,10 +2,11 @@
 
 import base64
 import json
+import os
 import shutil
-from collections.abc import Iterable, Sequence
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -22,54 +23,48 @@ from saobp.study.setup.sizes_and_strengths import strength_of
 from saobp.study.setup.studies import EXERCISE
 from saobp.study.texts import runs as written
 
-GLANCE, FOREST = "figure-glance", "figure-claims"  # drawn from all tracked studies
+FEW = 4  # runs that a process takes at a time, of the same notebook most often
 TITLES = {"model": labels.model_title, "algorithm": labels.algorithm_title}
 
 
 def write(folder: Path) -> Path:
     """Write `<folder>/index.html`, the pages that it leads to, and a copy of the tracked results; returns the index.
 
-    Reads the executed notebooks, the records, and the tables and figures that notebooks 10 and 11 left.
     Raises FileNotFoundError if the folder holds no records.
     """
-    found = {record["name"]: record for record in records.load(folder / "records")}
-    if not found:
+    if not (found := records.load(folder / "records")):
         remedy = f"run `make reproduce PROFILE={folder.name}` first"
         raise FileNotFoundError(f"{folder / 'records'}: no records there; {remedy}")
     runs = executed.read((folder / "notebooks").glob("[!.]*.ipynb"))  # not what a run has begun
-    with pages.converted(runs) as bodies:
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("forkserver")) as processes:
+        bodies = processes.map(pages.body, runs, chunksize=FEW)  # made from now on, one per processor
         explorer = _explorer()
         pages.write(runs, bodies, folder / "pages")
     with paths.new_folder(folder / "tracked") as tracked:
         shutil.copytree(paths.figures(), tracked, dirs_exist_ok=True)
-    study, made, tracked = next(iter(found.values()))["profile"], folder / "figures", folder / "tracked"
-    shown, drawn = tracked if study == EXERCISE else made, _figures(tracked)
-    ended = [run for run in runs if run.name in found]
+    exercise, made, tracked = found[0]["profile"] == EXERCISE, folder / "figures", folder / "tracked"
+    ended = [run for run in runs if any(run.name == record["name"] for record in found)]
     lines = [line for run in ended for cell in run.node.cells for line in cell.source.splitlines()]
-    apart = written.departures(found.values())
+    apart = written.departures(found)
     text = pages.render(
         "report.html",
-        study=study,
-        exercise=study == EXERCISE,
-        processors=processors(found.values()),
-        minutes=round(sum(record["seconds"] for record in found.values()) / 60),
+        folder=folder,
+        exercise=exercise,
         checked={
             "notebooks": len({run.notebook for run in ended}),
             "assertions": sum(line.lstrip().startswith("assert ") for line in lines),
             "tables": len([*made.glob("table*.md")]),
             "figures": len([*made.glob("figure*.png")]),
         },
-        folder=folder,
         outdated=outdated(folder),
-        glance=drawn.get(GLANCE),
         explorer=explorer,
-        notebooks=_notebooks(runs, found),
-        tables=_tables(shown, "table*.md"),
-        figures=[figure for name, figure in _figures(shown).items() if name not in (GLANCE, FOREST)],
+        notebooks=_notebooks(runs, {record["name"]: record for record in found}),
+        tables=_tables(tracked if exercise else made, "table*.md"),
+        figures=_figures(tracked if exercise else made),
         claims=_tables(tracked, "claims.md"),
-        forest=drawn.get(FOREST),
+        of_all=_figures(tracked),
         departures=[*apart.groupby((apart["of"] + ", ").where(apart["of"] != "", "") + apart["matter"])],
-        runs=[{**record, "failures": failures(record)} for _, record in sorted(found.items())],
+        runs=found,
     )
     return paths.write_text(folder / "index.html", text.replace(f"{paths.root()}/", ""))
 
@@ -81,18 +76,6 @@ def outdated(folder: Path) -> list[str]:
         return []
     made_from, now = json.loads(manifest.read_text(encoding="utf-8"))["records"], records.hashes(folder / "records")
     return sorted({name for name, _ in made_from.items() ^ now.items()} - set(SUMMARIES))
-
-
-def failures(record: dict[str, Any]) -> dict[str, str]:
-    """Return the tasks of a run that failed, and why."""
-    tasks = record["metrics"].get("tasks", {}).items()
-    return {name: scores["failed"]["reason"] for name, scores in tasks if "failed" in scores}
-
-
-def processors(found: Iterable[dict[str, Any]]) -> dict[str, list[int]]:
-    """Return each processor that worked, with the numbers of threads that runs had."""
-    pairs = sorted({(record["device"]["name"], record["device"]["threads"]) for record in found})
-    return {name: [threads for _, threads in own] for name, own in groupby(pairs, itemgetter(0))}
 
 
 def _explorer() -> Markup:
@@ -124,13 +107,12 @@ def _notebooks(runs: Sequence[Executed], found: dict[str, dict[str, Any]]) -> li
 
 
 def _run(run: Executed, record: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a run's name, what failed (None without a record), its model and algorithm, and the other parameters."""
-    values = executed.named(run.values)
-    if record and "model" in values:  # a decoder's record says that it is one
-        values["model"] = record["parameters"]["model"]
-    titles = [title(values[key]) for key, title in TITLES.items() if key in values]
-    rest = {key: value for key, value in values.items() if key not in (*TITLES, *executed.UNNAMED)}
-    return {"name": run.name, "titles": titles, "rest": rest, "failures": failures(record) if record else None}
+    """Return a run's name and record, its model's and algorithm's titles, and the other parameters."""
+    rest = {key: value for key, value in executed.named(run.values).items() if key not in executed.UNNAMED}
+    if record and "model" in rest:  # a decoder's record says that it is one
+        rest["model"] = record["parameters"]["model"]
+    titles = [title(rest.pop(key)) for key, title in TITLES.items() if key in rest]
+    return {"name": run.name, "record": record, "titles": titles, "rest": rest}
 
 
 def _tables(folder: Path, names: str) -> list[dict[str, Any]]:
@@ -156,13 +138,13 @@ def _figures(folder: Path) -> dict[str, dict[str, Any]]:
     manifest, found = folder / "manifest.json", {}
     entries = json.loads(manifest.read_text(encoding="utf-8"))["entries"] if manifest.exists() else {}
     for path in sorted(folder.glob("figure*.png"), key=lambda path: (path.stem.startswith("figure-"), path.stem)):
-        entry = {"title": "", "caption": "", **entries.get(path.stem, {})}
+        entry = entries.get(path.stem, {})
         found[path.stem] = {
             "name": path.stem,
-            "title": entry["title"],
+            "title": entry.get("title", ""),
             "image": f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}",
             "whole": f"{folder.name}/{path.name}",
             "files": _files(path),
-            "caption": Markup(formulas.markdown(entry["caption"])),
+            "caption": Markup(formulas.markdown(entry.get("caption", ""))),
         }
     return found

@@ -11,15 +11,14 @@ from saobp.study.texts.exam import FIRST, FRESH
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 OTHERS = (FIRST, FRESH, "retrofit")  # studies with figures of their own, the last of a public encoder
 PAPER_STUDY = "paper"  # at the paper's own sizes: its rows come first in every table
-SEVERAL = 3  # seeds of a pair that figures are drawn of
+SEVERAL = 3  # seeds of a pair: a study that has them goes before one that has fewer
 WEIGHT = ("paper", "narrow", "laptop")  # profiles, those that say most first
 
 
 def shown_study() -> str:
-    """Return the profile whose results `figures/` shows: the first of those that say most, with tracked records.
+    """Return the profile whose results `figures/` shows: the first that compares High with Original, of several seeds.
 
-    One that has not yet trained High beside Original compares nothing, and waits; so does one of fewer than `SEVERAL`
-    seeds behind one that has them. Raises FileNotFoundError when nothing is tracked.
+    Raises FileNotFoundError when nothing is tracked.
     """
 
     def seeds(profile: str, algorithm: str) -> set[str]:
@@ -27,18 +26,13 @@ def shown_study() -> str:
         return {path.stem.rpartition("-")[2] for path in found}
 
     pairs = {name: len(seeds(name, "original") & seeds(name, "high")) for name in WEIGHT}
-    for least in (SEVERAL, 1):
-        for name, count in pairs.items():
-            if count >= least:
-                return name
-    raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a profile first")
+    if not any(pairs.values()):
+        raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a profile first")
+    return max(WEIGHT, key=lambda name: (pairs[name] >= SEVERAL, pairs[name] > 0))
 
 
 def publish(profile: str) -> None:
-    """Copy a finished profile's records to `data/results/<profile>/`, in place of those there, and rebuild `figures/`.
-
-    Raises FileNotFoundError when the profile has not been run, ValueError for the exercise.
-    """
+    """Copy a finished profile's records to `data/results/<profile>/` in place of those there; rebuild `figures/`."""
     name = Path(profile).stem
     if name == EXERCISE:
         raise ValueError(f"--study: {name} trains for seconds, its models have learned nothing; publish another study")
@@ -47,15 +41,11 @@ def publish(profile: str) -> None:
     if not found:
         load_study(profile)
         raise FileNotFoundError(f"{folder}: no records there; run `make reproduce PROFILE={name}` first")
-    read = {path: records.read(path) for path in found}
-    tracked = paths.results(name)
-    gone = {path.stem for path in tracked.glob("*.json")} - {path.stem for path in found}
-    with paths.new_folder(tracked) as target:
-        for path, record in read.items():
-            paths.write_text(target / path.name, records.as_text(records.move_answers(record, target / path.name)))
-    print(f"{len(found)} records in {tracked}")
-    if gone:
-        print(f"no longer there, for {folder} has none of them: {', '.join(sorted(gone))}; git restores them")
+    with paths.new_folder(tracked := paths.results(name)) as target:
+        for path in found:
+            record = records.move_answers(records.read(path), target / path.name)
+            paths.write_text(target / path.name, records.as_text(record))
+    print(f"{len(found)} records in {tracked}, in place of those that were there: `git status` names what is gone")
     rebuild()
     if name == FIRST:
         print("notebook 12 shows these records: run `make reproduce` and `make notebooks`, or `make test` goes red")
@@ -87,8 +77,8 @@ def draw(folder: Path) -> list[Path]:
 
 
 def _others() -> list[dict[str, Any]]:
-    found = {study: records.load(paths.results(study)) for study in OTHERS}
-    return [*records.select(found.pop(FIRST), "beyond"), *(run for runs in found.values() for run in runs)]
+    first, *others = (records.load(paths.results(study)) for study in OTHERS)
+    return sum(others, records.select(first, "beyond"))
 
 
 def single(
@@ -97,16 +87,13 @@ def single(
 ) -> tuple[Path, list[str]]:  # fmt: skip
     """Write one figure or table into a folder; return the file and the names of the studies behind it.
 
-    Without a profile the records are those that `figures/` shows: what the published one has no run of is drawn from
-    the study of hops and strengths. Raises FileNotFoundError when the profile has no records, ValueError for an
-    unknown profile or format or when the records cannot fill the figure.
+    Without a profile the records are those that `figures/` shows, and for a figure of what that has no run of, those
+    of `OTHERS`. Raises FileNotFoundError when the profile has no records, ValueError for what is not there.
     """
     formats, width = [file_format], figures.PAGE if width is None else width
     if number == "claims":
-        if profile:
-            raise ValueError("--study: the claims read every tracked study; leave it out")
-        if every:
-            raise ValueError("--all: the table of claims has all of them; leave it out")
+        if profile or every:
+            raise ValueError("claims: all of them, from every tracked study; leave out --study and --all")
         studies = verdicts.tracked()
         decided = verdicts.verdicts(studies)
         if kind == "figure":

@@ -49,32 +49,22 @@ def own_copy(
     """
     path, source = paths.build(study.name) / f"{study.name}.yaml", sources.resolve(study.data)
     wanted = {"minutes": minutes or study.minutes, "tokens": str(tokens.resolve()) if tokens else study.tokens}
-    copy = load_study(path) if path.is_file() else None
-    if copy and any(getattr(copy, key) != value for key, value in wanted.items()):
-        given = f"{copy.minutes} minutes and the token file {copy.tokens}"
-        raise StudyError(f"{path}: was made for {given}: give the same, or remove it to start anew")
-    said = first_line(path, copy, study)
-    if tokens and not copy:
-        wanted["corpus"] = corpora.read_file(tokens)[-1]["corpus"]
-    new = copy or at_hand(replace(study, **wanted), source)
+    made_of = checkpoints.marked(study.name, asdict(replace(study, **wanted, **APART)))
+    said = f"# Fitted by `saobp reproduce --rows` to {made_of}: remove it to fit anew."
+    if path.is_file():
+        new, old = load_study(path), path.read_text(encoding="utf-8").partition("\n")[0]
+        if old != said and new != replace(study, **wanted):  # which may be the copy itself
+            given = f"{new.minutes} minutes, the token file {new.tokens} and {study.name} as it was then"
+            raise StudyError(f"{path}: was made for {given}: give the same, or remove it to start anew")
+        said, first = old, False
+    else:
+        text = {"corpus": corpora.read_file(tokens)[-1]["corpus"]} if tokens else {}
+        new, first = at_hand(replace(study, **wanted, **text), source), True
     for model in dict.fromkeys(models):
         if not study.minutes and minutes and new.recipe(model) == study.recipe(model):
-            new = fitted(new, model, source, cores, first=copy is None)
+            new = fitted(new, model, source, cores, first=first)
     paths.write_text(path, f"{said}\n" + json.dumps(asdict(new), indent=2) + "\n")  # JSON is YAML
     return path, new
-
-
-def first_line(path: Path, copy: Study | None, study: Study) -> str:
-    """Return what a copy's first line says: the study that it was fitted to, its name with digits of all it says.
-
-    Raises StudyError if the study has been edited since, or if the copy is of before there were digits.
-    """
-    made_of = checkpoints.marked(study.name, asdict(replace(study, **APART)))
-    new = f"# Fitted by `saobp reproduce --rows` to {made_of}: remove it to fit anew."
-    old = path.read_text(encoding="utf-8").partition("\n")[0] if copy else new
-    if old != new and copy != study:  # which may be the copy itself
-        raise StudyError(f"{path}: was made of an earlier {study.name}: undo the edit, or remove it to start anew")
-    return old
 
 
 def at_hand(study: Study, source: sources.Source) -> Study:
@@ -115,8 +105,8 @@ def fitted(study: Study, model: str, source: sources.Source, cores: int, *, firs
     if not first:
         return study
     pretrain = replace(study.pretrain, precision=name, evaluation_sequences=sequences)
-    item = step_time(network, _rows(batch, study.finetune.batch), name)[1] / study.finetune.batch
-    item *= study.finetune.length / recipe.length
+    few = {key: values[: study.finetune.batch] for key, values in batch.items()}
+    item = step_time(network, few, name)[1] / study.finetune.batch * study.finetune.length / recipe.length
     count = len(study.finetune.groups) + len(study.attention.tasks)
     left = 60 * study.minutes * (1 - SHARE) * min(1, cores / count) - START
     limit = most_items(study, source, item, left)
@@ -147,17 +137,13 @@ def step_time(network: nn.Module, batch: Mapping[str, Tensor], wanted: str) -> t
     A step that is not long is timed whole in each precision: a few sequences do not show what an accelerator gains.
     """
     names = [wanted] if wanted != "auto" else ["fp32", "bf16"] if precision.has_bf16() else ["fp32"]
-    few = _rows(batch, FEW)
+    few = {key: values[:FEW] for key, values in batch.items()}
     times = len(batch["input_ids"]) / len(few["input_ids"])
     seconds = {name: times * taken for name, taken in precision.timed(network, few, names).items()}
     if min(seconds.values()) <= LONG:
         seconds = precision.timed(network, batch, names)
     name = min(seconds, key=seconds.get)
     return name, seconds[name]
-
-
-def _rows(batch: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
-    return {key: values[:count] for key, values in batch.items()}
 
 
 def most_items(study: Study, source: sources.Source, item: float, seconds: float) -> int | None:

@@ -7,9 +7,10 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import click
@@ -28,17 +29,13 @@ PLACES = ("records", "notebooks", "logs", "checkpoints", "work")  # of a build f
 
 def check_packages() -> None:
     """Raise ValueError, one line with the remedy, if a package is missing or of a release that saobp is not for."""
-    for text in metadata.requires("saobp"):
-        wanted = Requirement(text)
+    for wanted in map(Requirement, metadata.requires("saobp")):
         if wanted.marker and not any(wanted.marker.evaluate({"extra": extra}) for extra in EXTRAS):
             continue
-        remedy = f"run 'make install', or pip install '{wanted.name}{wanted.specifier}'"
-        try:
-            found = metadata.version(wanted.name)
-        except metadata.PackageNotFoundError:
-            raise ValueError(f"{wanted.name} is not installed, and saobp needs it: {remedy}") from None
-        if not wanted.specifier.contains(found, prereleases=True):
-            raise ValueError(f"{wanted.name} {found} is installed, saobp needs {wanted.specifier}: {remedy}")
+        found = next((one.version for one in metadata.distributions(name=wanted.name)), "not installed")
+        if found == "not installed" or not wanted.specifier.contains(found, prereleases=True):
+            remedy = f"run 'make install', or pip install '{wanted.name}{wanted.specifier}'"
+            raise ValueError(f"{wanted.name} is {found}, saobp needs {wanted.specifier or 'it'}: {remedy}")
 
 
 class WorkflowFailed(click.ClickException):
@@ -47,17 +44,13 @@ class WorkflowFailed(click.ClickException):
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[int]:
-    """Hold a build folder for this process and its children; refuse if another living run holds it.
-
-    The hold is the operating system's: it ends with the last process that has it, however that dies.
-    """
+    """Hold a build folder for this process and its children, however they die; refuse if a living one holds it."""
     with (paths.own_folder(folder) / ".running").open("a+") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             stream.seek(0)
-            holder = stream.read().strip() or "unknown"
-            who = f"process {holder} or one that it started"
+            who = f"process {stream.read()} or one that it started"
             raise WorkflowFailed(f"{folder} is in use by {who}: wait for it to end, or stop it") from None
         stream.truncate(0)
         stream.write(str(os.getpid()))
@@ -73,17 +66,15 @@ def reproduce(
 ) -> None:  # fmt: skip
     """Run every notebook under a study and write its report; on a cluster each run is a job.
 
-    `processes` share each pretraining run of an encoder, by torchrun. `rows` ("mini/high/42"): the records of these
-    alone, without a report; within `minutes` each, on the text of a file of `tokens` (`saobp.study.publication.rows`).
-    With `dry_run` the runs are listed, and neither packages nor data looked for. Raises StudyError or DataError before
-    anything runs, WorkflowFailed when a run fails or the graph cannot be built.
+    `rows` ("mini/high/42"): their records alone, without a report; within `minutes` each, on the text of a file of
+    `tokens`. Raises StudyError or DataError before anything runs, WorkflowFailed when a run fails.
     """
     path, study = find(profile).resolve(), load_study(profile)
     folder, wanted = paths.build(study.name), of_rows(study, rows)
     where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
     if dry_run:
         folder.mkdir(parents=True, exist_ok=True)
-        if _snakemake(folder, path, 1, "--summary", wanted=wanted):
+        if _snakemake(folder, path, wanted, "--cores", "1", "--summary"):
             raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
         return
     check_packages()
@@ -92,13 +83,16 @@ def reproduce(
     kernels = contextlib.nullcontext(({}, [])) if cluster else forks.serving()
     with claimed(folder) as hold, kernels as (served, lifeline):
         if minutes or tokens:
-            _refuse_whole_rows(folder, study, wanted)
             from saobp.study.publication import rows as fitting  # with torch and all that trains
 
+            done = [folder / name for name in wanted if (folder / name).is_file()]
+            if done and not (folder / f"{study.name}.yaml").is_file():
+                raise StudyError(f"{done[0]}: is the study's own: leave out --minutes and --tokens, or remove it")
             path, study = fitting.own_copy(study, minutes, tokens, [row.partition("/")[0] for row in rows], cores)
             wanted = of_rows(study, rows)
-        given = {"wanted": wanted, "processes": processes, "held": [hold, *lifeline], "served": served}
-        code = _snakemake(folder, path, cores, "--rerun-incomplete", "--keep-going", *where, **given)
+        options = ["--cores", str(cores), "--rerun-incomplete", "--keep-going", *where]
+        how = {"pass_fds": [hold, *lifeline], "env": os.environ | served}
+        code = _snakemake(folder, path, wanted, *options, processes=processes, **how)
     taken, seconds = divmod(time.perf_counter() - clock, 60)
     spent = f"{taken:.0f} min {seconds:.0f} s"
     if code:
@@ -107,13 +101,6 @@ def reproduce(
             "what was finished stays finished: mend the cause and give the same command again"
         )
     print(f"==> done in {spent}: {f'records in {folder}/records' if rows else f'open {folder}/index.html'}")
-
-
-def _refuse_whole_rows(folder: Path, study: Study, wanted: Iterable[str]) -> None:
-    """Refuse a budget where records of these rows are of the study itself, whose runs would be made again, shorter."""
-    done = [] if (folder / f"{study.name}.yaml").is_file() else [one for one in wanted if (folder / one).is_file()]
-    if done:
-        raise StudyError(f"{folder / done[0]}: is the study's own: leave out --minutes and --tokens, or remove it")
 
 
 def cluster_profile(name: str) -> Path:
@@ -138,24 +125,18 @@ def of_rows(study: Study, rows: Iterable[str]) -> list[str]:
             all_rows = ", ".join("/".join(pair) for pair in known)
             raise StudyError(f"--rows: no row {text!r} in study {study.name}; give one of {all_rows}, and /SEED")
         model, algorithm, seed = named.groups()
-        row = f"{model}-{algorithm}-{int(seed)}"
+        row, tuned = f"{model}-{algorithm}-{int(seed)}", study.finetune
         found.append(f"04-pretrain-{row}")
-        found += [
-            f"05-finetune-{row}-{group}-{head}" for group in study.finetune.groups for head in study.finetune.seeds
-        ]
+        found += [f"05-finetune-{row}-{group}-{head}" for group in tuned.groups for head in tuned.seeds]
         found += [f"06-attention-{row}-{task}" for m, a, task in study.looked_at() if (m, a) == (model, algorithm)]
     return [f"records/{name}.json" for name in dict.fromkeys(found)]
 
 
-def _snakemake(
-    folder: Path, study: Path, cores: int, *options: str, wanted: Sequence[str] = (), processes: int = 1,
-    held: Sequence[int] = (), served: Mapping[str, str] | None = None,
-) -> int:  # fmt: skip
+def _snakemake(folder: Path, study: Path, wanted: Sequence[str], *options: str, processes: int = 1, **how: Any) -> int:
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
-        "--cores", str(cores),
         "--config", f"profile={quote(str(study))}", f"processes={processes}", f"wanted={len(wanted)}",
         "--nolock",  # the folder is claimed; a lock in it is that of a run that was killed
         "--quiet", "rules", "host", *options, "--", *wanted,
     ]  # fmt: skip
-    return subprocess.run(command, pass_fds=held, env=os.environ | (served or {}), check=False).returncode
+    return subprocess.run(command, check=False, **how).returncode

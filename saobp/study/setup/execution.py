@@ -18,7 +18,6 @@ from papermill.exceptions import PapermillExecutionError
 from saobp.study.setup import paths, recipes, records, studies, typed_by_hand
 
 KERNEL = "python3"
-ALGORITHMS_OF = {"07-decoder": recipes.DecoderAlgorithm}  # those of a notebook that takes other ones than encoders do
 
 
 class NotebookFailed(click.ClickException):
@@ -50,42 +49,36 @@ def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> 
             hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(declared)}"
             raise ValueError(f"{notebook.name} has no parameter '{name}': {hint}")
         try:
-            values[name] = typed_by_hand.value(text, default := declared[name])
+            values[name] = typed_by_hand.value(text, declared[name])
         except ValueError as error:
-            kind = default if isinstance(default, type) else type(default)
-            taken = f"a value ({error})" if kind is object else kind.__name__
-            taken += f", as in {default!r}" * (default is not kind) + f" ({error})" * (kind is list)
-            raise ValueError(f"parameter '{name}' of {notebook.name} takes {taken}: not '{text}'") from None
+            raise ValueError(f"parameter '{name}' of {notebook.name}: {error}") from None
     return values
 
 
 def check_names(notebook: Path, values: dict[str, Any]) -> None:
     """Refuse a study that cannot be read, and a model, algorithm, task, group or seed that there is not."""
-    for name in {"seed", "finetune_seed"} & values.keys():
-        if values[name] not in recipes.SEEDS:
-            said = f"{values[name]} is no seed; take a whole number from 0 to {recipes.SEEDS[-1]}"
-            raise ValueError(f"parameter '{name}': {said}")
     if not values.get("profile"):
         return
     known = {
+        "seed": recipes.SEEDS,
+        "finetune_seed": recipes.SEEDS,
         "model": get_args(recipes.Model),
-        "algorithm": get_args(ALGORITHMS_OF.get(notebook.stem, recipes.Algorithm)),
+        "algorithm": get_args(recipes.DecoderAlgorithm if notebook.stem == "07-decoder" else recipes.Algorithm),
         "task": get_args(recipes.Task),
         "group": tuple(studies.load_study(values["profile"]).finetune.groups),
     }
     for name, choices in known.items():
         if name in values and values[name] not in choices:
-            raise ValueError(f"parameter '{name}': '{values[name]}' is none of {', '.join(choices)}")
+            named = f"0 to {choices[-1]}" if choices is recipes.SEEDS else ", ".join(choices)
+            raise ValueError(f"parameter '{name}': '{values[name]}' is none of {named}")
 
 
 def run(
     notebook: Path, output: Path, given: dict[str, str], study_file: Path | None = None, own: bool = False
 ) -> dict[str, Any]:
-    """Execute `notebook` into `output` and return the one record that it wrote.
+    """Execute `notebook` into `output`, whole or as `<output>.failed.ipynb`, and return the one record that it wrote.
 
     `own`: without the cells tagged `once`, which show the same in every run, unless it has the notebook's defaults.
-    The record goes to the parameter `record`, by default beside the output. The output appears when all
-    cells have run; what a failing run had done is kept as `<output>.failed.ipynb`.
     Raises ValueError for a wrong command, NotebookFailed for a failing cell or a missing record.
     """
     declared = declared_parameters(notebook)

@@ -3,8 +3,8 @@
 import importlib.metadata
 import json
 import logging
-import os
 import platform
+import re
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
@@ -24,6 +24,7 @@ PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "numpy", "scipy",
 PRETRAINED = ("model", "algorithm", "seed")  # parameters that name a pretrained model
 IDENTITY = (*PRETRAINED, "group", "finetune_seed", "task")  # and a run
 ANSWERS_END = ".answers.parquet"
+# run: its place in `metrics.multihop`; right: 0 or 1 per question, the same questions in each run
 ANSWERS = pa.schema([("run", pa.int32()), ("hops", pa.int32()), ("right", pa.list_(pa.int8()))])
 log = logging.getLogger(__name__)
 
@@ -39,28 +40,18 @@ class Run:
     """
 
     def __init__(self, stage: str, *, profile: str, parameters: dict[str, Any]):
-        self.stage = stage
-        self.profile = Path(profile).stem
-        self.parameters = dict(parameters)
-        self.started = datetime.now(UTC)
-        self._clock = time.perf_counter()
+        self.stage, self.profile, self.parameters = stage, Path(profile).stem, dict(parameters)
+        self.started, self._clock = datetime.now(UTC), time.perf_counter()
         commit()  # of the code that runs, before another comes
 
     def save(
-        self,
-        path: str | Path,
-        metrics: dict[str, Any],
-        *,
-        data: Data | None = None,
-        departures: Sequence[Departure] = (),
-        precision: str | None = None,
-    ) -> Record:
+        self, path: str | Path, metrics: dict[str, Any], *, data: Data | None = None,
+        departures: Sequence[Departure] = (), precision: str | None = None,
+    ) -> Record:  # fmt: skip
         """Write the record to `path`, whole or not at all, and return it.
 
-        Without a path it goes to `build/<study>/interactive/`, never among those that the workflow made. `data` says
-        which splits were used and how complete they are; `departures` are everything that differs from the paper's
-        training configuration; `precision` is that of training, if the metrics do not tell it of a sitting or a task.
-        Raises RecordError if the record has not the form of `schema.Record`.
+        Without a path it goes to `build/<study>/interactive/`, never among those that the workflow made. `precision`
+        is that of training, if the metrics do not tell it. Raises RecordError if it has not the form of `Record`.
         """
         named = (self.parameters.get(key) for key in IDENTITY)
         name = "-".join([self.stage, *(str(value) for value in named if value not in (None, ""))])
@@ -103,36 +94,25 @@ def finite(value: Any) -> Any:
 
 @cache
 def commit() -> str:
-    """Return the git commit of the code, with a plus sign when files differ from it.
+    """Return the git commit of the code, with a plus sign when files differ from it; "unknown" without git."""
 
-    A copy without git's history may be told by the environment variable SAOBP_COMMIT; else it is "unknown".
-    """
-
-    def git(*command: str) -> str:
-        given = {"cwd": paths.root(), "stderr": subprocess.DEVNULL, "text": True}
-        return subprocess.check_output(["git", *command], **given).strip()
-
+    how = {"cwd": paths.root(), "stderr": subprocess.DEVNULL, "text": True}
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", "saobp")
-        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
+        changed = subprocess.check_output(["git", "status", "--porcelain", "-uno", "--", "saobp"], **how)
+        return subprocess.check_output(["git", "rev-parse", "--short=12", "HEAD"], **how).strip() + "+" * bool(changed)
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("SAOBP_COMMIT") or "unknown"
+        return "unknown"
 
 
 def device(precision: str | None = None) -> Device:
     """Describe what does the work: the processor's or GPU's name, the threads in use and the precision of training."""
     import torch
 
-    name = torch.cuda.get_device_name() if torch.cuda.is_available() else _processor()
+    info = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+    known = re.search(r"^model name\s*: (.*)", info, re.MULTILINE)
+    name = known[1] if known else platform.processor() or platform.machine()
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else name
     return {"name": name, "threads": torch.get_num_threads(), "precision": precision}
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def read(path: str | Path) -> Record:
@@ -154,11 +134,7 @@ def read(path: str | Path) -> Record:
 
 
 def files(study_or_folder: str | Path) -> list[Path]:
-    """Name the files of all records of a study or folder, in their order.
-
-    A study's build (`build/<study>/records`), whole or of some rows, comes before its tracked results, and both before
-    a folder of that name.
-    """
+    """Name the files of all records of a study, in its build or else among its tracked results, or of a folder."""
     text = str(study_or_folder)
     named = [] if Path(text).is_absolute() else [paths.build(text) / "records", paths.results(text)]
     found = (sorted(folder.glob("*.json")) for folder in [*named, Path(text)] if folder.is_dir())
@@ -189,10 +165,7 @@ def select(records: Iterable[Record], stage: str | None = None, **parameters: An
 
 
 def move_answers(record: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Write the answers of a record's exam beside `path`, and return the record without them.
-
-    Their table has run (place in `metrics.multihop`), hops, and right: 0 or 1 per question, the same questions in each.
-    """
+    """Write the answers of a record's exam beside `path`, and return the record without them."""
     runs = record.get("metrics", {}).get("multihop") or []
     rows = [(n, int(hops), right) for n, run in enumerate(runs) for hops, right in run.get("outcomes", {}).items()]
     if not rows:

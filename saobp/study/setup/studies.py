@@ -80,10 +80,7 @@ class Study:
         return found
 
     def decoder_recipe(self, model: str) -> Pretraining:
-        """Return how a decoder of this study is pretrained, by the same schedules.
-
-        Raises StudyError if the study has none.
-        """
+        """Return how a decoder of this study is pretrained, by the same schedules."""
         return self._scheduled(self.section("decoder").pretrain, model)
 
     def _scheduled(self, recipe: Pretraining, model: str) -> Pretraining:
@@ -109,11 +106,7 @@ def find(name_or_path: str | Path) -> Path:
 
 
 def load_study(name_or_path: str | Path) -> Study:
-    """Read a study; every key is checked before anything runs.
-
-    Raises StudyError, one line that names the file and the key, for a missing or unreadable file,
-    an unknown key, a wrong type or an impossible value.
-    """
+    """Read a study and check every key. Raises StudyError, one line that names the file and the key."""
     path = find(name_or_path)
     try:
         # as JSON, because there a mapping may become a dataclass while numbers and texts stay strictly apart
@@ -121,8 +114,7 @@ def load_study(name_or_path: str | Path) -> Study:
     except ValidationError as error:
         raise StudyError(f"{path}: {_explain(error)}") from None
     except ValueError as error:
-        lost = f"{path}: no such study; choose one of {', '.join(available())}, or the path of your own"
-        raise StudyError(str(error) if path.is_file() else lost) from None
+        raise StudyError(str(error)) from None
     if study.name != path.stem:
         raise StudyError(f"{path}: key 'name' must be the file's own, '{path.stem}': runs find each other by it")
     return study

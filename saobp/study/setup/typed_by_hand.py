@@ -1,7 +1,6 @@
 """YAML and numbers as people type them, by the rules of YAML 1.2.
 
-`010` is ten and `1:30` a text (YAML 1.1 reads eight and ninety), `1e-4` is a number, and a key that stands twice is an
-error: nothing that was typed is changed or dropped silently.
+`010` is ten and `1:30` a text (YAML 1.1 reads eight and ninety), `1e-4` is a number, a key that stands twice an error.
 """
 
 import ast
@@ -13,24 +12,9 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML, YAMLError
-from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 
 KINDS = {kind.__name__: kind for kind in (int, float, bool, str)}  # annotations of a parameter that are looked at
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # a key that is not known, of a TypedDict or a dataclass
-
-
-class Decimal(SafeConstructor):
-    """Takes decimal numbers alone: no `0x1F`, `0o17` or `1_000`."""
-
-    def number(self, node: Any) -> int | float:
-        """Return a whole number, or one with a point or an exponent."""
-        if re.search("[box_]", node.value):
-            raise ConstructorError(None, None, f"not a decimal number: '{node.value}'", node.start_mark)
-        return int(node.value) if node.tag.endswith(":int") else self.construct_yaml_float(node)
-
-
-for _kind in ("int", "float"):
-    Decimal.add_constructor(f"tag:yaml.org,2002:{_kind}", Decimal.number)
 
 
 def first_flaw(error: ValidationError) -> tuple[str, ErrorDetails]:
@@ -46,9 +30,7 @@ def first_flaw(error: ValidationError) -> tuple[str, ErrorDetails]:
 def parse(text: str) -> Any:
     """Return the value of a YAML text. Raises ValueError, one line with the place, if it is none."""
     try:
-        yaml = YAML(typ="safe", pure=True)
-        yaml.Constructor = Decimal
-        return yaml.load(text)
+        return YAML(typ="safe", pure=True).load(text)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark is not None else ""
@@ -68,8 +50,7 @@ def read(path: Path) -> Any:
 def value(text: str, like: Any) -> Any:
     """Return the value of a text typed for a parameter whose default is `like`, or of the type `like`.
 
-    Texts stay as they are; whole numbers are decimal; a float may be typed as a whole number, and is finite.
-    Raises ValueError if the text is of another type.
+    Texts stay as they are; a float may be typed as a whole number, and is finite. Raises ValueError for another type.
     """
     kind = like if isinstance(like, type) else object if like is None else type(like)
     if kind is str:
@@ -80,18 +61,15 @@ def value(text: str, like: Any) -> Any:
     json.dumps(found, allow_nan=False, default=str)  # a ValueError for what is not finite
     try:
         return TypeAdapter(kind, config=ConfigDict(strict=True)).validate_python(found)
-    except ValidationError as error:
-        first = error.errors()[0]
-        entry = f"entry {first['input']!r} is not {type(like[0]).__name__}" if first["loc"] else ""
-        raise ValueError(entry or f"not {kind.__name__}: {text!r}") from None
+    except ValidationError:
+        raise ValueError(f"takes {getattr(kind, '__name__', kind)}, not {text!r}") from None
 
 
 def declared(source: str) -> dict[str, Any]:
     """Return the parameters that a cell declares, with their defaults: `a = 1`, `b: float = 0.5`.
 
-    A default that the cell computes is unknown until it runs: for it stands the type of its annotation, or `object`.
-    An annotation `float` makes a whole number a float. Raises SyntaxError if the cell is no Python; IPython's own lines
-    are passed over.
+    For a default that the cell computes stands the type of its annotation, or `object`. An annotation `float` makes a
+    whole number a float. Raises SyntaxError if the cell is no Python; IPython's own lines are passed over.
     """
     # papermill's `inspect_notebook` loses a parameter whose line has a second `=`, and cuts a text at its `#`
     found = {}
