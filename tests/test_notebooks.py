@@ -1,6 +1,5 @@
 """The notebooks keep the house's form: a claim, parameters, outputs of the default run, and links that hold."""
 
-import functools
 import re
 
 import nbformat
@@ -22,13 +21,11 @@ NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
 QUESTIONS = typed_by_hand.read(paths.root() / "texts" / "notebooks.yaml")
 
 
-@functools.cache
-def read(path):
-    return nbformat.read(path, as_version=4).cells
+CELLS = {path: nbformat.read(path, as_version=4).cells for path in NOTEBOOKS}
 
 
 def cells(path, kind):
-    return [cell for cell in read(path) if cell.cell_type == kind]
+    return [cell for cell in CELLS[path] if cell.cell_type == kind]
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
@@ -40,12 +37,6 @@ def tagged(path, tag):
     return [cell.source for cell in cells(path, "code") if tag in cell.metadata.get("tags", [])]
 
 
-@pytest.mark.parametrize("page", ["README", "RESULTS", "CLAIMS", "SCALE", "CONTRIBUTING", "data/README"])
-def test_a_page_uses_the_fields_words(page):
-    text = (paths.root() / f"{page}.md").read_text(encoding="utf-8")
-    assert [word for word in PRIVATE if word in text] == []
-
-
 def test_it_opens_with_its_number_and_one_claim_and_ends_with_what_was_learned_and_the_next_question(notebook):
     opening, closing = (cells(notebook, "markdown")[place].source for place in (0, -1))
     assert opening.splitlines()[0] == f"# {notebook.stem[:2]} {QUESTIONS[notebook.stem]['question']}"
@@ -55,9 +46,13 @@ def test_it_opens_with_its_number_and_one_claim_and_ends_with_what_was_learned_a
     assert closing.startswith("## What we learned\n") and "**Next question:**" in closing
 
 
-def test_it_keeps_to_the_field_s_words(notebook):
-    text = "\n".join([*(cell.source for cell in cells(notebook, "markdown")), *tagged(notebook, "parameters")])
-    assert [word for word in PRIVATE if word in text] == []
+def test_pages_and_notebooks_keep_to_the_field_s_words():
+    pages = ("README", "RESULTS", "CLAIMS", "SCALE", "CONTRIBUTING", "data/README")
+    texts = {page: (paths.root() / f"{page}.md").read_text(encoding="utf-8") for page in pages}
+    for path in NOTEBOOKS:
+        told = [cell.source for cell in cells(path, "markdown")]
+        texts[path.stem] = "\n".join([*told, *tagged(path, "parameters")])
+    assert [(page, word) for page, text in texts.items() for word in PRIVATE if word in text] == []
 
 
 def numbers(text):
@@ -93,13 +88,10 @@ def test_its_machinery_is_tagged_and_nothing_else_is(notebook):
         assert notebook.stem.startswith("01") or not re.search(r"^def ", cell.source, re.MULTILINE)
 
 
-def test_it_was_committed_with_outputs_without_errors_and_names_no_folder_of_the_machine_it_ran_on(notebook):
+def test_it_has_outputs_without_errors_or_a_folder_of_its_machine_and_what_a_cell_draws_is_to_be_seen(notebook):
     outputs = [output for cell in cells(notebook, "code") for output in cell.outputs]
     assert outputs and not [output for output in outputs if output.output_type == "error"]
     assert str(paths.root()) not in notebook.read_text(encoding="utf-8")
-
-
-def test_what_a_cell_draws_is_to_be_seen(notebook):
     for cell in cells(notebook, "code"):
         if DRAWS.search(cell.source):
             shown = [output.get("data", {}) for output in cell.outputs]

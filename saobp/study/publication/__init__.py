@@ -2,6 +2,5 @@
 
 import sys
 
-# nbformat asks jsonschema for every format of JSON, and this one compiles a grammar of URIs, for two seconds in every
-# process. It is optional, and no notebook has such a URI.
+# optional for nbformat, which no notebook needs it for; it compiles a grammar of URIs for two seconds in every process
 sys.modules.setdefault("rfc3987_syntax", None)

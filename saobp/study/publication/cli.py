@@ -97,13 +97,11 @@ def run(notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], pr
 @click.option("--rows", multiple=True, metavar="MODEL/ALGORITHM/SEED", help="a row of the tables alone: mini/high/42")
 @click.option("--minutes", type=POSITIVE, metavar="N", help="for each row: steps and items are fitted to them")
 @click.option("--tokens", type=Path, metavar="FILE", help="text that `saobp tokens` wrote, for rows")
-def reproduce(minutes: int | None, tokens: Path | None, rows: tuple[str, ...], **asked: Any) -> None:
+def reproduce(**asked: Any) -> None:
     """Run every notebook under a study, or the records of some rows of its tables."""
     from saobp.study.publication import workflow
 
-    if (minutes or tokens) and not rows:
-        raise ValueError("--minutes and --tokens are for rows of the tables; name them: --rows mini/high/42")
-    workflow.reproduce(**asked, rows=rows, minutes=minutes, tokens=tokens)
+    workflow.reproduce(**asked)
 
 
 @saobp.command()
@@ -203,11 +201,10 @@ def claim(id: str) -> None:
     """
     from saobp.study import verdicts
 
-    known = verdicts.claims()
+    known, studies = verdicts.claims(), verdicts.tracked()
     if id not in known:
         near = difflib.get_close_matches(id, known, cutoff=0.0)
         raise ValueError(f"claim: no claim {id!r}; the nearest are {', '.join(near)} (all: figures/claims.csv)")
-    studies = verdicts.tracked()
     decided = verdicts.of_claim(known[id], studies)
     print(verdicts.one_claim(decided, verdicts.reruns(studies, decided)))
 

@@ -51,10 +51,7 @@ def read(notebooks: Iterable[Path]) -> list[Executed]:
 
 
 def closest(run: Executed, notebook: str, among: Sequence[Executed]) -> Executed | None:
-    """Choose the run of a notebook that belongs to `run`: the same model, algorithm and seed, as many as agree.
-
-    The first of equals; None if the notebook has not been run.
-    """
+    """Choose the run of a notebook that belongs to `run`: the first with the most of its model, algorithm and seed."""
 
     def kinship(other: Executed) -> int:
         agree = [name in run.values and run.values[name] == other.values.get(name) for name in PRETRAINED]

@@ -1,8 +1,6 @@
-"""A study fitted to a machine and a time budget, for rows of the paper's tables.
+"""A study fitted to a machine and a time budget, for rows of the paper's tables: `build/<study>/<study>.yaml`.
 
-Of the time that a row may take, pretraining gets as many steps as half holds, and tasks and attention as many items and
-samples as the rest does. The copy is `build/<study>/<study>.yaml`; later rows of the same budget are made by it: all
-algorithms have the same steps.
+Half of a row's time is for pretraining, the rest for tasks and attention. All rows of a budget have the same steps.
 """
 
 import contextlib
@@ -70,7 +68,7 @@ def own_copy(
 def at_hand(study: Study, source: sources.Source) -> Study:
     """Return what a study's rows need: one head per task, the tasks at hand, by substitute splits if it must be."""
     other, tuned, left_out = load_study(STAND_INS).finetune, study.finetune, []
-    for task in dict.fromkeys([*(task for group in tuned.groups.values() for task in group), *study.attention.tasks]):
+    for task in dict.fromkeys([*sum(tuned.groups.values(), []), *study.attention.tasks]):
         theirs = {key: {task: own[task]} for key in STOOD_IN if task in (own := getattr(other, key))}
         stood_in = replace(tuned, **{key: getattr(tuned, key) | own for key, own in theirs.items()})
         for way in (tuned, stood_in):
@@ -91,8 +89,7 @@ def at_hand(study: Study, source: sources.Source) -> Study:
 def fitted(study: Study, model: str, source: sources.Source, cores: int, *, first: bool) -> Study:
     """Return a study whose schedule for a model fits its minutes; of the `first` model also what follows.
 
-    High, which takes longest, is timed whatever the row: the rows of a size have the same steps. Raises StudyError
-    if the time holds no step.
+    High, which takes longest, is timed whatever the row: the rows of a size have the same steps.
     """
     tokenizer, text, _ = pretraining.texts(study, model, source)
     recipe = study.recipe(model)
@@ -149,7 +146,7 @@ def step_time(network: nn.Module, batch: Mapping[str, Tensor], wanted: str) -> t
 def most_items(study: Study, source: sources.Source, item: float, seconds: float) -> int | None:
     """Return how many items a task may have so that each group ends in time; None where all of them fit."""
     tuned, loaded = study.finetune, {}
-    for task in (task for group in tuned.groups.values() for task in group):
+    for task in sum(tuned.groups.values(), []):
         found = finetuning.task_of(task, tuned, source)
         loaded[task] = (found.spec.kind, len(found.train) + len(found.development), len(found.evaluation))
 

@@ -72,6 +72,8 @@ def reproduce(
     path, study = find(profile).resolve(), load_study(profile)
     folder, wanted = paths.build(study.name), of_rows(study, rows)
     where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
+    if (minutes or tokens) and not rows:
+        raise ValueError("--minutes and --tokens are for rows of the tables; name them: --rows mini/high/42")
     if dry_run:
         folder.mkdir(parents=True, exist_ok=True)
         if _snakemake(folder, path, wanted, "--cores", "1", "--summary"):
@@ -114,10 +116,7 @@ def cluster_profile(name: str) -> Path:
 
 
 def of_rows(study: Study, rows: Iterable[str]) -> list[str]:
-    """Return the records of rows that are typed as "mini/high/42", of each its pretraining first.
-
-    Raises StudyError for a row that the study cannot train.
-    """
+    """Return the records of rows that are typed as "mini/high/42", of each its pretraining first."""
     known, found = study.pairs(), []
     for text in rows:
         named = ROW.fullmatch(text)

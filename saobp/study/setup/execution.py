@@ -1,6 +1,5 @@
 """Executes one notebook by papermill with checked parameters; it must leave exactly one record."""
 
-import contextlib
 import difflib
 import os
 import re
@@ -11,8 +10,9 @@ from typing import Any, get_args
 import click
 import nbformat
 import papermill
-from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+from jupyter_client.kernelspec import NoSuchKernel
 from nbclient.exceptions import DeadKernelError
+from nbconvert.filters import strip_ansi
 from papermill.exceptions import PapermillExecutionError
 
 from saobp.study.setup import paths, recipes, records, studies, typed_by_hand
@@ -91,7 +91,8 @@ def run(
     record = Path(values.get("record") or output.with_suffix(".json")).resolve()  # the kernel runs elsewhere
     if record == output.resolve() or record.is_dir():
         raise ValueError(f"{record}: is {'a folder' if record.is_dir() else 'the notebook'}; name another record")
-    paths.own_folder(record.parent)
+    for path in (record, output):
+        paths.own_folder(path.parent)
     values["record"] = str(record)
     before = record.stat().st_mtime_ns if record.exists() else None
     chosen = {name: value for name, value in values.items() if name not in ("profile", "record")}
@@ -102,7 +103,7 @@ def run(
     return records.read(record)
 
 
-def _execute(notebook: Path, output: Path, values: dict[str, Any], without: str = "") -> None:
+def _execute(notebook: Path, output: Path, values: dict[str, Any], without: str) -> None:
     """Run papermill, `without` the cells of a tag, into a neighbour of the output, and rename that when it is whole."""
     partial, failed = output.with_name(f".{output.stem}.partial.ipynb"), output.with_suffix(".failed.ipynb")
     node = nbformat.read(notebook, as_version=4)
@@ -111,7 +112,6 @@ def _execute(notebook: Path, output: Path, values: dict[str, Any], without: str 
     how = {"progress_bar": False, "stderr_file": sys.stderr, "extra_arguments": ["--log-level=CRITICAL"]}
     kernel = {"cwd": str(paths.root()), "kernel_name": KERNEL, "language": "python"}
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(node, partial)
         papermill.execute_notebook(place, place, values, **kernel, **how)
         os.replace(partial, output)
@@ -119,17 +119,11 @@ def _execute(notebook: Path, output: Path, values: dict[str, Any], without: str 
     except (PapermillExecutionError, DeadKernelError) as error:
         os.replace(partial, failed)
         raise NotebookFailed(f"{notebook.name}, {_reason(error, failed)} [{failed}]") from None
-    except (RuntimeError, NoSuchKernel, OSError) as error:  # jupyter's, before the first cell; or the output's
-        specs = KernelSpecManager().get_all_specs()
-        program = specs[KERNEL]["spec"]["argv"][0] if KERNEL in specs else "none"
-        reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
-        if isinstance(error, OSError) and error.filename != program:
-            raise ValueError(f"{error.filename or output}: {reason}") from None
-        mend = "install it again: python -m ipykernel install --sys-prefix"
-        raise NotebookFailed(f"the Jupyter kernel '{KERNEL}' does not start ({program}: {reason}); {mend}") from None
+    except (RuntimeError, NoSuchKernel, FileNotFoundError, PermissionError) as error:  # jupyter's, before any cell
+        reason, mend = str(error).split("\n")[0], "install it again: python -m ipykernel install --sys-prefix"
+        raise NotebookFailed(f"the Jupyter kernel '{KERNEL}' does not start ({reason}); {mend}") from None
     finally:
-        with contextlib.suppress(OSError):  # of a folder that could not be made
-            partial.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
 
 
 def _reason(error: PapermillExecutionError | DeadKernelError, failed: Path) -> str:
@@ -139,7 +133,6 @@ def _reason(error: PapermillExecutionError | DeadKernelError, failed: Path) -> s
         begun = sum(cell.metadata.get("papermill", {}).get("start_time") is not None for cell in cells)
         said = "its kernel died: memory ran out, most likely, or something killed it; free memory and run it again"
         return f"cell {begun}: {said}"
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
-    arrows = re.findall(r"^-+> *\d+ (.*)$", plain, re.MULTILINE)  # the last one points at the line
-    reason = str(error.evalue).split("\n")[0] or "".join(arrows[-1:]).strip()
+    arrows = re.findall(r"^-+> *\d+ (.*)$", strip_ansi("\n".join(error.traceback)), re.MULTILINE)
+    reason = str(error.evalue).split("\n")[0] or "".join(arrows[-1:]).strip()  # the last one points at the line
     return f"cell {error.exec_count}: {error.ename}: {reason}"

@@ -78,12 +78,9 @@ def identity(recipe: Pretraining) -> dict[str, Any]:
 
 def refuse_long_warmup(warmup: int, steps: int, falling: int = 0) -> None:
     """Raise ValueError for a schedule that never gets to its own learning rate, `falling` in its last steps."""
-    if falling > steps:
-        raise ValueError(f"falling: {falling} steps are more than its {steps}")
-    whole = steps - falling
-    if warmup > whole:
-        room = f"the {whole} of its {steps} steps before the rate falls" if falling else f"its {steps} steps"
-        raise ValueError(f"its warmup of {warmup} steps is longer than {room}")
+    if warmup + falling > steps:
+        fall = f" and fall of {falling}" if falling else ""
+        raise ValueError(f"its warmup of {warmup} steps{fall} is longer than its {steps} steps")
 
 
 def refuse_untrained_positions(key: str, length: int, recipe: Pretraining) -> None:
@@ -205,10 +202,9 @@ class MultiHop:
     more_seeds: dict[Algorithm, Seeds] = field(default_factory=dict)  # of some algorithms, after the seeds of all
 
     def __post_init__(self):
-        if strange := [name for name in self.more_seeds if name not in self.algorithms]:
-            raise ValueError(f"more_seeds: {', '.join(strange)} is not among the algorithms")
-        if twice := [name for name, seeds in self.more_seeds.items() if set(seeds) & set(self.seeds)]:
-            raise ValueError(f"more_seeds: {', '.join(twice)} has a seed there that is among the seeds of all")
+        for name, seeds in self.more_seeds.items():
+            if name not in self.algorithms or set(seeds) & set(self.seeds):
+                raise ValueError(f"more_seeds: {name} is not among the algorithms, or has a seed of all")
         if self.pretrain.length != (told := 2 * self.hops * self.chains):
             chains = f"{self.hops} hops in {self.chains} chains"
             raise ValueError(f"pretrain.length: {chains} make stories of {told} sentences")
