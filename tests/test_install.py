@@ -12,6 +12,7 @@ import lock
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from saobp.models import public
 
@@ -35,19 +36,16 @@ for name in ("graph", "capture"):
 """
 
 
-def test_the_lock_pins_and_environment_yml_repeats_every_direct_dependency():
+def test_the_lock_pins_exactly_and_environment_yml_repeats_every_direct_dependency():
+    lines = [line for line in LOCKED if not line.startswith("#")]
+    assert all(re.match(r"^[A-Za-z0-9._-]+==[^ =]+( ; .*)?$", line) for line in lines)
+    assert not [line for line in lines if lock.LEFT_TO_TORCH.match(line)]
+    assert PINS["torch"] == "2.13.0", "the release that the project was tried with"
     conda = yaml.safe_load((lock.ROOT / "environment.yml").read_text())
     listed = next(entry["pip"] for entry in conda["dependencies"] if isinstance(entry, dict))
     direct = {Requirement(text).name: Requirement(text) for text in lock.direct_dependencies()}
     assert [name for name, wanted in direct.items() if not wanted.specifier.contains(PINS[name])] == []
     assert dict(text.split("==") for text in listed if "==" in text) == {name: PINS[name] for name in direct}
-
-
-def test_every_line_of_the_lock_is_an_exact_pin_and_names_no_accelerator_library():
-    lines = [line for line in LOCKED if not line.startswith("#")]
-    assert all(re.match(r"^[A-Za-z0-9._-]+==[^ =]+( ; .*)?$", line) for line in lines)
-    assert not [line for line in lines if lock.LEFT_TO_TORCH.match(line)]
-    assert PINS["torch"] == "2.13.0", "the release that the project was tried with"
 
 
 @pytest.mark.slow  # asks the package index
@@ -60,27 +58,21 @@ def test_the_lock_installs_on_every_python_that_it_is_for(version):
     assert f"torch=={PINS['torch']}" in done.stdout
 
 
-def canonical(name):
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def brought(name, found):
-    """Add a distribution and what it requires without extras to `found`."""
-    if name in found:
-        return
-    found.add(name)
-    for wanted in map(Requirement, importlib.metadata.requires(name) or []):
-        if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
-            brought(canonical(wanted.name), found)
+def brought(requirements, found):
+    """Add what these require without extras to `found`, all through."""
+    for wanted in map(Requirement, requirements):
+        name = canonicalize_name(wanted.name)
+        if name not in found and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
+            found.add(name)
+            brought(importlib.metadata.requires(name) or [], found)
 
 
 def beside_the_method():
     """Modules that are installed here and do not come with `pip install .`."""
     found = {"saobp"}
-    for text in tomllib.loads((lock.ROOT / "pyproject.toml").read_text())["project"]["dependencies"]:
-        brought(canonical(Requirement(text).name), found)
+    brought(tomllib.loads((lock.ROOT / "pyproject.toml").read_text())["project"]["dependencies"], found)
     owned = importlib.metadata.packages_distributions().items()
-    return {name for name, owners in owned if "." not in name and not {*map(canonical, owners)} & found}
+    return {name for name, owners in owned if "." not in name and not {*map(canonicalize_name, owners)} & found}
 
 
 def run(code, folder, python=sys.executable):
@@ -97,11 +89,9 @@ def run(code, folder, python=sys.executable):
 def test_the_snippet_needs_no_extra_and_what_needs_one_names_it(tmp_path):
     hidden = beside_the_method()
     assert {"igraph", "pyarrow", "pandas", "datasets"} <= hidden and not hidden & {"torch", "tqdm"}
-    lines = (f"saobp.{name} needs {lack}: pip install 'saobp[measure]'\n" for name, lack in
-             (("graph", "igraph"), ("capture", "pyarrow")))  # fmt: skip
-    assert run(ALONE.format(modules=hidden, snippet=SNIPPET), tmp_path) == OUTPUT + "".join(lines), (
-        "as README prints it"
-    )
+    lack = "saobp.{} needs {}: pip install 'saobp[measure]'\n".format
+    printed = OUTPUT + lack("graph", "igraph") + lack("capture", "pyarrow")
+    assert run(ALONE.format(modules=hidden, snippet=SNIPPET), tmp_path) == printed
     before, after = (float(value) for value in re.findall(r"sum ([\d.]+)", OUTPUT))
     assert after < 0.9 * before and sum(map(bool, map(str.strip, SNIPPET.splitlines()))) <= 11
 

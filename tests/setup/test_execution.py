@@ -68,13 +68,15 @@ def test_a_wrong_parameter_is_one_line_before_anything_runs(tmp_path, capsys, st
 
 def test_what_is_no_notebook_and_a_folder_in_the_place_of_the_output_are_named(tmp_path, capsys):
     output = tmp_path / "out.ipynb"
-    assert "no.ipynb: no such notebook" in refused(capsys, tmp_path / "no.ipynb", output)
+    assert "no.ipynb: no notebook with parameters" in refused(capsys, tmp_path / "no.ipynb", output)
     (tmp_path / "cut.ipynb").write_text('{"cells": [')
-    assert "cut.ipynb: not a readable notebook" in refused(capsys, tmp_path / "cut.ipynb", output)
+    assert "cut.ipynb: no notebook with parameters" in refused(capsys, tmp_path / "cut.ipynb", output)
     nbformat.write(new_notebook(cells=[new_code_cell("profile = 1")]), tmp_path / "bare.ipynb")
     assert "has no cell tagged 'parameters'" in refused(capsys, tmp_path / "bare.ipynb", output)
     for source in ("a = (", "a = 1\n b = 2", "a = !ls", "1 = a"):
-        assert "'parameters' is no Python (line " in refused(capsys, notebook(tmp_path, parameters=source), output)
+        assert "99-try.ipynb: no notebook with parameters (" in refused(
+            capsys, notebook(tmp_path, parameters=source), output
+        )
     output.mkdir()
     assert "out.ipynb: is a folder" in refused(capsys, notebook(tmp_path), output)
     assert "cannot be written" in refused(capsys, tmp_path / "99-try.ipynb", tmp_path / "cut.ipynb" / "out.ipynb")

@@ -22,7 +22,7 @@ NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf)", re.IGNORECA
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; an error for people is one line on stderr and exit code 2 (1 for a failing run)."""
     warnings.filterwarnings("ignore", category=FutureWarning)
-    if Path(given := os.environ.get("SAOBP_DATA", "")).expanduser().is_dir() and given:  # runs start in another folder
+    if (given := os.environ.get("SAOBP_DATA")) and Path(given).expanduser().is_dir():  # runs start in another folder
         os.environ["SAOBP_DATA"] = str(Path(given).expanduser().resolve())
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError):  # no stream of text, or a file that a fork has written to

@@ -29,15 +29,11 @@ def declared_parameters(notebook: Path) -> dict[str, Any]:
     try:
         cells = nbformat.read(notebook, as_version=4).cells
         return typed_by_hand.declared(next(c for c in cells if "parameters" in c.metadata.get("tags", [])).source)
-    except FileNotFoundError:
-        said = "no such notebook"
     except StopIteration:
-        said = "has no cell tagged 'parameters'"
-    except SyntaxError as error:
-        said = f"the cell tagged 'parameters' is no Python (line {error.lineno})"
-    except Exception as error:
-        said = f"not a readable notebook ({str(error).splitlines()[0]})"
-    raise ValueError(f"{notebook}: {said}")
+        reason = "it has no cell tagged 'parameters'"
+    except Exception as error:  # no file, no JSON, none of a notebook, or a cell that is no Python
+        reason = str(error).splitlines()[0]
+    raise ValueError(f"{notebook}: no notebook with parameters ({reason})")
 
 
 def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> dict[str, Any]:

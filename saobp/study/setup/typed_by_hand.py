@@ -4,7 +4,6 @@
 """
 
 import ast
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -57,10 +56,8 @@ def value(text: str, like: Any) -> Any:
         return text
     if kind is list and like:
         kind = list[type(like[0])]
-    found = parse(text)
-    json.dumps(found, allow_nan=False, default=str)  # a ValueError for what is not finite
     try:
-        return TypeAdapter(kind, config=ConfigDict(strict=True)).validate_python(found)
+        return TypeAdapter(kind, config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(parse(text))
     except ValidationError:
         raise ValueError(f"takes {getattr(kind, '__name__', kind)}, not {text!r}") from None
 
