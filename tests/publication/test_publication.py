@@ -53,14 +53,10 @@ def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_lik
     (["table", "claims", "--all"], "leave out --study"), (["publish", "--study", "foo"], "no study is called"),
     (["publish", "--study", "smoke"], "--study: smoke trains for seconds"),
     (["reproduce", "--study", "hops"], "'hops' is a planned study"),
-    (["figure"], "'NUMBER'; `saobp figure --help` lists the options"), (["figures", "3"], "unexpected"),
-    (["tabel", "2"], "No such command 'tabel'"), (["table", "2", "--formt", "md"], "No such option"),
-    (["inspect", "minilm", "--strength"], "requires an argument"), (["inspect", "minilm", "--samples", "x"], "integer"),
+    (["figure"], "'NUMBER'; `saobp figure --help` lists the options"), (["tabel", "2"], "No such command 'tabel'"),
     (["inspect", "minilm", "--strength", "0.1", "-0.2"], "strength"), (["inspect", "minilm", "0.1"], "unexpected"),
-    *((["reproduce", f"--cores={n}"], f"'--cores': {n} is not in the range x>=1") for n in (0, -2)),
-    *((["reproduce", f"--cores={n}"], f"'--cores': '{n}' is not a valid integer range") for n in ("1.5", "1:30")),
-    (["reproduce", "--processes", "many"], "'--processes': 'many' is not a valid integer range"),
-    (["reproduce", "--rows", "mini-quarter/high/42", "--minutes=0"], "'--minutes': 0 is not in the range x>=1"),
+    *((["reproduce", f"--{name}=0"], f"'--{name}': 0 is not in the range x>=1")
+      for name in ("cores", "processes", "minutes")),
     (["reproduce", "--minutes", "9"], "name them: --rows mini/high/42"),
     *((["reproduce", "--study", "paper", "--rows", text], f"no row '{text}' in study paper; give one of mini/original,")
       for text in ("mini/hi/42", "mini-quarter/high/42", "mini/high", "mini/high/-3", "mini/high/42/0",
@@ -119,10 +115,8 @@ def test_a_relative_data_folder_is_one_from_here_wherever_a_run_starts(monkeypat
 
 
 @pytest.mark.parametrize(("words", "strengths"), [
-    (["--strength", "0.1", "0.2", "minilm"], [0.1, 0.2]), (["minilm", "--strength=1e-1"], [0.1]),
-    (["minilm", "--strength", "0.1", "--strength", ".2"], [0.1, 0.2]),
-    (["--strength", "1", "2", "3", "minilm", "--samples", "4"], [1, 2, 3]),
-    (["minilm"], None),
+    (["minilm", "--strength", "0.1", "--strength", ".2"], [0.1, 0.2]), (["minilm", "--strength=1e-1"], [0.1]),
+    (["--strength", "1", "2", "3", "minilm", "--samples", "4"], [1, 2, 3]), (["minilm"], None),
 ])  # fmt: skip
 def test_several_strengths_are_given_in_a_row_or_one_by_one(words, strengths, monkeypatch, capsys):
     shown = lambda model, strengths, **asked: f"{model} {strengths} {asked['samples']}"  # noqa: E731

@@ -37,10 +37,9 @@ class Executed:
     @property
     def place(self) -> tuple:
         """Where it stands among all: notebook, then size and algorithm in the paper's order, then seed."""
-        model, algorithm = str(self.values.get("model", "")), self.values.get("algorithm")
-        size, scaled = [*labels.PAPER_SIZES, labels.size(model)].index(labels.size(model)), labels.is_scaled_down(model)
-        rank = [*labels.ALGORITHMS, algorithm].index(algorithm)
-        return self.notebook, size, scaled, rank, self.values.get("seed", 0), self.name
+        size, algorithm = labels.size(str(self.values.get("model", ""))), self.values.get("algorithm")
+        ranks = [*labels.PAPER_SIZES, size].index(size), [*labels.ALGORITHMS, algorithm].index(algorithm)
+        return self.notebook, *ranks, self.values.get("seed", 0), self.name
 
 
 def read(notebooks: Iterable[Path]) -> list[Executed]:
