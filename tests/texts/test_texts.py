@@ -152,29 +152,6 @@ def test_the_factor_in_contributing_is_short_and_works_as_printed():
         factors.OWN.pop("crowded", None)
 
 
-@pytest.fixture
-def seeds_of_the_plan(monkeypatch):
-    """What puts so many fresh seeds of the planned exam, made of the first seeds' runs, in the place of the tracked."""
-    real, cached = tracked.study, (exam.runs, exam.along, exam.difference, exam.deepest)
-    (first,) = tracked.metrics("stories", "beyond")
-    arms = [run for run in first["multihop"] if run["algorithm"] in ("original", "high")]
-
-    def of_exam(count):
-        found = [
-            {"stage": "hops", "name": f"12-hops-64-{seed}", "parameters": {"width": 64, "seed": seed},
-             "metrics": {"multihop": [run | {"seed": seed} for run in arms if run["seed"] == seed - 21]}}
-            for seed in range(21, 21 + count)
-        ]  # fmt: skip
-        monkeypatch.setattr(tracked, "study", lambda name: found if name == "hops" else real(name))
-        for function in cached:
-            function.cache_clear()
-        return exam.fresh()
-
-    yield of_exam
-    for function in cached:
-        function.cache_clear()
-
-
 def test_a_change_per_doubling_is_the_slope_over_all_widths_of_a_seed_and_needs_the_outer_two_alone(monkeypatch):
     gaps = pd.DataFrame({32: [1.0, 3.0, 2.0, 5.0], 64: [4.0, 0.0, np.nan, np.nan], 128: [2.0, 9.0, 1.0, 1.0]})
     monkeypatch.setattr(exam, "deepest", lambda at_end=False: -gaps if at_end else gaps)
@@ -185,7 +162,7 @@ def test_a_change_per_doubling_is_the_slope_over_all_widths_of_a_seed_and_needs_
 
 def test_a_seed_without_one_of_its_tasks_is_the_mean_of_the_others(monkeypatch):
     index = pd.MultiIndex.from_product([[1, 2], ["race", "sst2"]], names=["seed", "task"])
-    found = pd.DataFrame({"high": [5.0, 1.0, 2.0, 4.0], "original": 0.0}, index)
+    found = pd.DataFrame({"gap": [5.0, 1.0, 2.0, 4.0]}, index)
     monkeypatch.setattr(attention, "sides", lambda measure, study: found)
     assert attention.fresh_without("gtd", 1, "race").value == pytest.approx((1 + 3) / 2)
 
@@ -201,80 +178,73 @@ def test_on_a_gpu_a_ratio_is_of_device_time_or_of_the_time_of_calls(called, forw
     assert name == "one" and found.to_numpy().tolist() == [[8, 512, "float32", forward, both]]
 
 
-def test_every_rerun_is_a_pair_of_held_out_losses_of_which_the_tracked_record_has_one():
-    for row in tracked.repeats().itertuples():
-        trained = tracked.select(row.study, "pretrain") + tracked.select(row.study, "decoder")
-        ends = {run["name"]: log(run["metrics"]["perplexity"]) for run in trained}
-        for record in tracked.select(row.study, "hops"):
-            for run in record["metrics"]["multihop"]:
-                ends[f"{record['name']}, {run['algorithm']}, {run['layers']} layers"] = run["curve"][-1]["loss"]
-        for record in tracked.select(row.study, "alternations"):
-            given = record["parameters"]
-            if given.get("passes") == "one call":
-                name = f"{given['phase']}, {given['sequences']} x {given['length']} tokens, {given['threads']} threads"
-                ends[name] = record["metrics"]["ways"]["high"][given["phase"]]["ratio"]["median"]
-        for record in tracked.select(row.study.removesuffix("-untrained"), "retrofit-untrained", model="minilm"):
-            for arm in record["metrics"]["similarity"]:
-                ends[f"{record['name']}, {arm['factor']}, λ = {arm['strength']}"] = arm["spearman"]
-        for record in tracked.select(row.study, "branched"):
-            for run in record["metrics"]["branches"]:
-                ends[f"{record['name']}, {run['algorithm']}"] = run["held_out"]
-        for run in (tracked.metrics(row.study, "beyond") or [{"strengths": ()}])[0]["strengths"]:
-            ends[f"strength {run['strength']}, seed {run['seed']}"] = run["curve"][-1]["loss"]
-        assert min(abs(ends[row.run] - row.first), abs(ends[row.run] - row.second)) < 1e-5, row.run
+def ends(record):
+    """What data/results/repeats.csv calls each run of a record, and the number with which it ended."""
+    name, given, metrics, stage = (record[key] for key in ("name", "parameters", "metrics", "stage"))
+    if stage in ("pretrain", "decoder"):
+        yield name, log(metrics["perplexity"])
+    elif stage == "hops":
+        for run in metrics["multihop"]:
+            yield f"{name}, {run['algorithm']}, {run['layers']} layers", run["curve"][-1]["loss"]
+    elif stage == "branched":
+        yield from ((f"{name}, {run['algorithm']}", run["held_out"]) for run in metrics["branches"])
+    elif stage == "alternations" and given.get("passes") == "one call":
+        what = f"{given['phase']}, {given['sequences']} x {given['length']} tokens, {given['threads']} threads"
+        yield what, metrics["ways"]["high"][given["phase"]]["ratio"]["median"]
+    elif stage == "beyond":
+        for run in metrics["strengths"]:
+            yield f"strength {run['strength']}, seed {run['seed']}", run["curve"][-1]["loss"]
+    elif stage == "retrofit-untrained":
+        arms = metrics.get("similarity", ())
+        yield from ((f"{name}, {arm['factor']}, λ = {arm['strength']}", arm["spearman"]) for arm in arms)
 
 
-def test_a_repeated_score_stands_beside_that_of_the_tracked_record_which_decides():
-    runs = {run["name"]: run for run in tracked.select("retrofit", "retrofit")}
-    table = tracked.repeated_scores()
+def test_every_rerun_is_a_pair_of_ends_of_which_the_tracked_record_has_one():
+    for study, rows in tracked.repeats().groupby("study"):
+        known = dict(end for record in tracked.study(study.removesuffix("-untrained")) for end in ends(record))
+        for row in rows.itertuples():
+            assert min(abs(known[row.run] - row.first), abs(known[row.run] - row.second)) < 1e-5, row.run
+
+
+def test_a_second_score_counts_only_where_a_pair_is_of_unlike_machines(monkeypatch):
+    """A run whose partner ran on the same machine keeps its first score, wherever it was run again."""
+    runs, table = {run["name"]: run for run in tracked.select("retrofit", "retrofit")}, tracked.repeated_scores()
     for row in table.itertuples():
         assert row.first == pytest.approx(runs[row.run]["metrics"]["headline"], abs=1e-6), row.run
         assert runs[row.run]["device"]["name"].startswith(row.first_processor)
     alike = table["first_processor"] == table["second_processor"]
     assert alike.any() and (table["first"] == table["second"])[alike].all()
-    same, other = public_encoder.on_one_machine()
-    assert other == (~alike).sum() and same.seeds == public_encoder.difference().seeds
-    assert public_encoder.equal_again() == (alike.sum(), alike.sum())
-
-
-def test_a_second_score_counts_only_where_a_pair_is_of_unlike_machines(monkeypatch):
-    """A run whose partner ran on the same machine keeps its first score, wherever it was run again."""
-    first, table = public_encoder.on_one_machine(), tracked.repeated_scores()
+    first = public_encoder.on_one_machine()
+    assert first[1] == (~alike).sum() and first[0].seeds == public_encoder.difference().seeds
     more = table.iloc[[0]].assign(run="13-retrofit-minilm-high-mrpc-8", second=0.0, second_processor="another")
     monkeypatch.setattr(tracked, "repeated_scores", lambda: pd.concat([table, more]))
     assert repr(public_encoder.on_one_machine()) == repr(first)  # by == two NaN differ from Python 3.13 on
 
 
-def test_pairs_of_one_kind_of_machine_are_those_whose_records_name_one():
-    """No seed is among them in which a GPU's run meets one of a processor, or one precision another."""
+@pytest.mark.parametrize(
+    ("arm", "alike"), [("uniform", True), ("high-0.02", False), ("high-0.2", False), ("low", False)]
+)
+def test_a_difference_is_of_the_seeds_that_have_all_tasks_and_alike_of_those_on_one_kind_of_machine(arm, alike):
+    """No seed is alike in which a GPU's run meets one of a processor, or one precision another."""
     runs = pd.json_normalize(tracked.select("retrofit", "retrofit"), sep="_")
     runs.columns = runs.columns.str.removeprefix("parameters_")
-    runs = runs.query("task in @public_encoder.planned_tasks() and arm in ['uniform', 'original']")
+    runs = runs.query("task in @public_encoder.planned_tasks() and arm in [@arm, 'original']")
     kinds = runs["device_precision"] + runs["device_name"].str.contains("NVIDIA").map({True: " GPU", False: ""})
-    alike = kinds.groupby([runs["seed"], runs["task"]]).nunique().groupby("seed").max() == 1
-    means = runs.pivot_table("metrics_headline", "seed", "arm")[alike]
-    found, every = (public_encoder.difference("uniform", alike=alike) for alike in (True, False))
-    assert found.seeds == len(means) < every.seeds
-    assert found.value == pytest.approx((means["uniform"] - means["original"]).mean())
-
-
-@pytest.mark.parametrize("arm", ["high-0.02", "high-0.2", "low"])
-def test_an_arm_of_few_seeds_has_the_spread_of_its_own_seeds(arm):
-    scores = public_encoder.runs()[public_encoder.runs()["task"].isin(public_encoder.planned_tasks())]
-    means = scores.pivot(index=["seed", "arm"], columns="task", values="score").dropna().mean(axis=1).unstack()
-    gaps, found = (means[arm] - means["original"]).dropna(), public_encoder.difference(arm)
-    assert found.value == pytest.approx(gaps.mean()) and found.seeds == len(gaps)
+    one = kinds.groupby([runs["seed"], runs["task"]]).nunique().groupby("seed").max() == 1
+    scores = runs.pivot(index=["seed", "arm"], columns="task", values="metrics_headline").dropna()
+    means = scores.mean(axis=1).unstack().dropna()
+    gaps = (means[arm] - means["original"])[one if alike else slice(None)]
+    found, every = (public_encoder.difference(arm, alike=which) for which in (alike, False))
+    assert found.value == pytest.approx(gaps.mean()) and found.seeds == len(gaps) <= every.seeds - alike
     assert found.half_width == pytest.approx(stats.t.ppf(0.975, len(gaps) - 1) * gaps.sem())
 
 
-def test_a_run_that_gives_one_answer_to_all_items_is_named_and_its_seed_left_out_beside():
+def test_a_run_that_gives_one_answer_to_all_items_is_named():
     for (arm, task), seeds in public_encoder.constant().items():
         for run in tracked.select("retrofit", "retrofit", arm=arm, task=task):
             right = run["metrics"]["outcomes"]
             share = max(np.mean(right), 1 - np.mean(right))  # of two classes one answer is as often right as its class
             assert (run["parameters"]["seed"] in seeds) == (abs(100 * share - run["metrics"]["majority"]) < 1e-9)
-        others = [gap for seed, gap in public_encoder.gaps(arm).items() if seed not in seeds]
-        assert public_encoder.difference_without(arm, seeds) == pytest.approx(np.mean(others))
     assert public_encoder.constant()
 
 
@@ -303,14 +273,17 @@ def test_a_factor_over_all_tasks_is_of_the_seeds_that_have_them(monkeypatch):
     assert attention.factor("gtd").seeds == attention.difference("gtd").seeds == 2
 
 
-def test_an_interim_analysis_reads_its_seeds_at_the_bound_and_earlier_ones_decide_nothing(seeds_of_the_plan):
-    primary = planned.study("hops").primary
-    tracked_ones = exam.fresh()
-    shown = {fill.effect(planned.widened(tracked_ones, primary), 2, "points"), "10 of 20 planned seeds"}
-    assert not [text for text in (*shown, fill.interval(tracked_ones, 3)) if text not in fill.page("RESULTS.md")]
-    early = seeds_of_the_plan(9)
+def test_an_interim_analysis_reads_its_seeds_at_the_bound_and_earlier_ones_decide_nothing():
+    """The first seeds' runs of the exam stand in the place of so many fresh ones."""
+    primary, read = planned.study("hops").primary, exam.accuracy_by_hops
+
+    def over(count):
+        records = [{"parameters": {"width": 64, "seed": seed}} for seed in range(21, 21 + count)]
+        seeds = [record["parameters"]["seed"] - 21 for record in read.planned(records)]
+        return read.gain_along([run for run in exam.runs() if run["seed"] in seeds])[0]
+
+    early, interim = over(9), over(13)  # three more than the analysis reads
     assert early.seeds == 9 and early.low > 0 and planned.outcome(early, primary) == "not complete"
-    interim = seeds_of_the_plan(13)  # three more than the analysis reads
     wide = planned.widened(interim, primary)
     assert interim.seeds == 10 and wide.low < interim.low and wide.high > interim.high
     assert planned.outcome(interim, primary) == ("supported" if wide.low > 0 else "not complete")
@@ -370,10 +343,10 @@ def test_a_split_of_which_a_part_was_used_is_shown_with_the_rows_that_were_used(
 
 
 def test_a_column_with_the_difference_of_two_sizes_is_refused_where_a_text_names_one(monkeypatch):
-    once = tables.rows(8)
+    once = tables.read("table8")
     again = once[once["row"].str.endswith(" High")].assign(row="BERT-Small High")
     assert tables.score_differences()
-    monkeypatch.setattr(tables, "rows", lambda number: pd.concat([once, again]))
+    monkeypatch.setattr(tables, "read", lambda name: pd.concat([once, again]))
     with pytest.raises(KeyError, match="BERT-Small High"):
         tables.score_differences()
 

@@ -6,18 +6,17 @@ from math import inf
 
 import example_records as examples
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from saobp.study import verdicts
-from saobp.study.beyond import accuracy_by_hops
 from saobp.study.figures.of_our_own import claims as forest
 from saobp.study.paper import numbers
 from saobp.study.publication import cli
 from saobp.study.setup import paths, tracked
 from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.statistics import Error, Estimate, mean_interval, trajectories
-from saobp.study.tables import render
 from saobp.study.verdicts import attention, gtd, outcomes, planned, scores
 from saobp.study.verdicts import studies as reading
 from saobp.study.verdicts.claims_and_measurements import Claim, measured
@@ -28,7 +27,6 @@ GAIN = Claim(
     margin=1.0, rule="one",
 )  # fmt: skip
 ALL, MOST = (GAIN.model_copy(update={"rule": rule}) for rule in ("all", "most"))
-NOT_MEASURED = {"gains-narrow-with-size", "mini-reaches-small", "hellaswag-depth"}  # they need two sizes
 WITHIN = GAIN.model_copy(update={"direction": 0, "reference": 1.0, "margin": 0.1})
 
 
@@ -57,11 +55,6 @@ def decided(studies):
 @pytest.fixture(scope="module")
 def rows(decided):
     return {(row.claim.id, row.study): row for row in decided}
-
-
-@pytest.fixture(scope="module")
-def again(studies, decided):
-    return verdicts.reruns(studies, decided)
 
 
 @pytest.mark.parametrize(("claim", "value", "error", "expected"), [
@@ -141,12 +134,12 @@ def test_a_move_of_the_estimate_gives_another_outcome(claim, value, error, outco
     assert outcomes.of_part(claim, part) == outcomes.of_part(claim, near) == outcome != outcomes.of_part(claim, far)
 
 
-def test_every_claim_has_a_title_and_is_measured_or_not_run_and_nine_are_decided(decided):
-    claims = verdicts.claims()
-    assert {id for id, claim in claims.items() if not claim.measure} == NOT_MEASURED
-    assert {row.claim.id for row in decided} == set(claims)
-    assert all(len(claim.title.split()) <= 14 for claim in claims.values())
-    assert len({row.claim.id for row in decided if row.outcome not in (IMPRECISE, NOT_RUN)}) >= 9
+def test_the_committed_claims_are_those_that_the_tracked_records_give(decided, tmp_path):
+    csv, *texts = verdicts.write(decided, tmp_path)
+    assert [path.name for path in texts if path.read_bytes() != (paths.figures() / path.name).read_bytes()] == []
+    forest.data(decided).to_csv(tmp_path / "figure-claims.csv", index=False)
+    for path in (csv, tmp_path / "figure-claims.csv"):
+        pd.testing.assert_frame_equal(pd.read_csv(path), pd.read_csv(paths.figures() / path.name), atol=1e-9)
 
 
 @pytest.mark.parametrize(("old", "new", "said"), [
@@ -182,20 +175,15 @@ def test_the_multi_hop_gain_is_that_of_the_answers_themselves(studies, rows):
     assert row.parts[0].low < np.mean(gaps) - 2.086 * np.std(gaps, ddof=1) / np.sqrt(21)  # looked at three times
 
 
-def test_the_step_is_measured_over_seeds_on_every_task_and_one_seed_borrows_the_spread_of_several(studies, rows):
-    for study in ("narrow", "scratch"):
-        found = {}
-        for run in studies.records[study]:
-            if run["stage"] == "attention" and run["parameters"]["algorithm"] == "high":
-                found.setdefault(run["parameters"]["task"], []).append(run["metrics"]["changes"]["gtd"]["change"])
-        parts = rows["step-gtd", study].parts
-        assert sorted(part.estimate for part in parts) == pytest.approx(sorted(map(np.mean, found.values())))
-        assert {part.n for part in parts} == {len(values) for values in found.values()}
-        half = {task: stats.t.ppf(0.975, len(own) - 1) * stats.sem(own) for task, own in found.items()}
-        assert sorted((part.high - part.low) / 2 for part in parts) == pytest.approx(sorted(half.values()))
-    for study in ("laptop", "stories"):
-        part = rows["step-gtd", study].parts[0]
-        assert part.n == 1 and "borrowed from narrow and scratch" in part.method
+@pytest.mark.parametrize("study", ["narrow", "scratch"])
+def test_the_step_is_measured_over_seeds_on_every_task(studies, rows, study):
+    found = {}
+    for run in studies.of("attention", algorithm="high")[study]:
+        found.setdefault(run["parameters"]["task"], []).append(run["metrics"]["changes"]["gtd"]["change"])
+    own = {one.value: one for one in map(mean_interval, found.values())}
+    for part, value in zip(sorted(rows["step-gtd", study].parts, key=lambda part: part.estimate), sorted(own)):
+        assert (part.estimate, part.n) == (pytest.approx(value), own[value].seeds)
+        assert (part.low, part.high) == pytest.approx((own[value].low, own[value].high))
 
 
 def test_a_record_whose_change_is_no_number_is_left_out_of_the_step():
@@ -220,18 +208,6 @@ def test_heads_of_one_run_are_no_draws_of_their_own():
     assert half.estimate == 0.5 and (half.low, half.high) == pytest.approx(stats.binomtest(9, 18).proportion_ci())
 
 
-def test_the_planned_study_decides_gain_and_cause_over_training(rows):
-    for claim in ("multihop-gain", "multihop-cause"):
-        planned, first = (rows[claim, study] for study in ("hops", "stories"))
-        shown = [verdicts.table.cells(row)[1] for row in (planned, first)]
-        assert "mean over the checks of training" in shown[0] and "after training" in shown[1]
-        assert "after training" in [row.part for row in planned.aside]
-        assert all("O'Brien" in row.method for row in planned.aside if "Student" in row.method and row.n == 10)
-    runs = [run for record in accuracy_by_hops.planned(tracked.study("hops")) for run in record["metrics"]["multihop"]]
-    found = accuracy_by_hops.gain_along(runs, "high", "sinkhorn")[0].value
-    assert rows["multihop-cause", "hops"].parts[0].estimate == found
-
-
 def test_one_decoder_borrows_its_spread_from_encoders_of_one_size_at_a_time():
     runs = [examples.pretrain(*run) for run in product(("mini", "small"), ("original", "high"), (42, 43))]
     for run in runs:  # the sizes lie far apart, the algorithms do not
@@ -250,49 +226,26 @@ def test_one_decoder_borrows_its_spread_from_encoders_of_one_size_at_a_time():
     assert (own.study, own.n) == ("own", 1) and 0 < own.high - own.low < 0.001 and "decoders of another" in own.method
 
 
-def test_an_aside_of_another_study_does_not_get_the_outcome_of_the_one_that_decides(decided):
-    found = verdicts.frame(decided).set_index(["claim", "study", "measurement"]).sort_index()
-    asides = [(row.claim.id, part) for row in decided for part in row.aside if part.study != row.study]
-    assert len(asides) > 5
-    assert found.loc[[(id, part.study, part.part) for id, part in asides], "outcome"].isna().all()
-    assert found.query("role == 'primary'")["outcome"].notna().all()
-
-
-def test_a_repeated_run_is_shown_beside_the_first(rows, decided, again):
-    key = ("convergence", "narrow", "loss at the last step, BERT-Mini (4 × 128)")
-    first = next(part for part in rows[key[:2]].aside if part.key == key)
-    assert again[key].estimate > first.estimate  # the repetition of High's first seed started to learn later
-    row = verdicts.frame(decided, again).set_index(["claim", "study", "measurement"]).loc[key]
-    assert tuple(row[["rerun", "rerun_low", "rerun_high"]]) == (again[key].estimate, again[key].low, again[key].high)
-    assert row["rerun_outcome"] == IMPRECISE and row["rerun_high"] - row["rerun_low"] > 4 * (row["high"] - row["low"])
-    shown = render.markdown(verdicts.table.repeated(decided, again))
+def test_the_loss_of_a_run_that_was_repeated_takes_its_place_in_all_that_read_it(decided, studies):
+    every = [(row.claim.id, part) for row in decided for part in (*row.parts, *row.aside) if part.again]
     entering = {"convergence", "regularizers-perplexity", "gtd-good-range", "gtd-bad-range"}  # read such a loss
     entering |= {"decoder-perplexity", "decoder-perplexity-size"}  # borrow the spread of such losses
-    entering |= {"convergence-branched"}
-    assert {claim for claim, _, _ in again} == entering and len(shown.splitlines()) == 2 + len(again)
-
-
-def test_a_repetition_of_a_run_at_a_strength_takes_its_place_in_the_pairs(rows, again):
-    key = ("convergence", "stories", "story text, pairs, loss at the last step")
-    first = next(part for part in rows[key[:2]].aside if part.key == key)
+    assert {claim for claim, _ in every} == entering | {"convergence-branched"}
+    found = {(claim, part.study, part.part): part for claim, part in every}
+    part = found["convergence", "stories", "story text, pairs, loss at the last step"]
     changes = [3.093483 - 3.093013, 3.329763 - 3.321521, 3.520078 - 3.523949]  # High at 0.2, seeds 42 to 44
-    assert again[key].estimate == pytest.approx(first.estimate + sum(changes) / first.n, abs=1e-5)
-
-
-def test_the_correlation_over_runs_takes_the_repeated_losses(studies, again):
-    found = again["gtd-bad-range", "narrow", "share of heads, BERT-Mini (4 × 128)"]
-    runs = {run["name"]: run for run in studies.records["narrow"]}
+    assert part.again.estimate == pytest.approx(part.estimate + sum(changes) / part.n, abs=1e-5)
+    part = found["gtd-bad-range", "narrow", "share of heads, BERT-Mini (4 × 128)"]
+    runs, points = {run["name"]: run for run in studies.records["narrow"]}, []
     second = tracked.repeats().query("study == 'narrow'").set_index("run")["second"]
-    names = [name for name in found.records if name.startswith("06-attention")]
-    points = []
-    for given, matrices in ((runs[name]["parameters"], runs[name]["metrics"]["matrices"]) for name in names):
-        pretrained = f"04-pretrain-{given['model']}-{given['algorithm']}-{given['seed']}"
+    for run in (runs[name] for name in part.records if name.startswith("06-attention")):
+        own, matrices = run["parameters"], run["metrics"]["matrices"]
+        pretrained = f"04-pretrain-{own['model']}-{own['algorithm']}-{own['seed']}"
         gtd = np.ravel((matrices.get("refined") or matrices["raw"])["gtd"])
         loss = second.get(pretrained, np.log(runs[pretrained]["metrics"]["perplexity"]))
-        points.append((given["algorithm"], given["seed"], loss, np.mean((gtd < 0.5) | (gtd > 0.85))))
-    algorithms, seeds, losses, shares = zip(*points)
-    assert found.estimate == pytest.approx(trajectories.across_runs(losses, shares, [algorithms, seeds]).r, abs=1e-6)
-    assert len(second) and len(found.records) == 2 * len(names) == 36
+        points.append((loss, np.mean((gtd < 0.5) | (gtd > 0.85)), own["algorithm"], own["seed"]))
+    losses, shares, *factors = zip(*points)
+    assert part.again.estimate == pytest.approx(trajectories.across_runs(losses, shares, factors).r, abs=1e-6)
 
 
 @pytest.mark.parametrize(("claim", "value", "error", "seeds"), [
@@ -359,7 +312,7 @@ def test_two_learning_rates_of_a_size_are_no_two_seeds():
     """Small's two rates lie 2 nats apart; the seeds of one rate 0.02."""
     mini, medium = ("mini", None, 42, 0.0), ("medium", 1e-4, 42, 0.3)
     small = [("small", rate, 42, gap) for rate, gap in ((1e-4, 0.0), (1e-3, 2.0))]
-    assert not verdicts.training.convergence_by_size(sizes([mini], medium, *small))
+    assert not [*verdicts.training.convergence_by_size(sizes([mini], medium, *small))]
     (part,) = verdicts.training.convergence_by_size(sizes([mini, ("mini", None, 43, 0.02)], medium, *small))
     assert part.estimate == pytest.approx(-0.29) and part.error.parts[0][0] == pytest.approx(0.02)
 
@@ -367,7 +320,7 @@ def test_two_learning_rates_of_a_size_are_no_two_seeds():
 @pytest.mark.parametrize("names", [("original", "high"), ("original", "high", "elemmul")])
 def test_without_elemmul_is_said_only_of_a_study_that_has_it(names):
     runs = [examples.attention("mini", name, seed) for name in names for seed in range(4)]
-    rows = verdicts.gtd.correlation(studies_of(own=runs), "indirect_entropy", "C19")
+    rows = [*verdicts.gtd.correlation(studies_of(own=runs), "indirect_entropy", "C19")]
     assert sum("without ElemMul" in row.part for row in rows) == ("elemmul" in names) < len(rows)
 
 
@@ -383,9 +336,9 @@ def test_a_correlation_over_heads_is_no_surer_than_the_heads_of_a_run(monkeypatc
 
 def test_tasks_that_the_story_world_invents_are_none_of_glue():
     runs = examples.study()
-    assert verdicts.scores.glue(studies_of(own=runs))
+    assert [*verdicts.scores.glue(studies_of(own=runs))]
     invented = [run | {"data": run["data"] | {"source": "synthetic"}} for run in runs]
-    assert not verdicts.scores.glue(studies_of(own=invented))
+    assert not [*verdicts.scores.glue(studies_of(own=invented))]
 
 
 def test_records_that_lack_what_a_claim_reads_are_no_measurement():
@@ -415,16 +368,10 @@ def test_each_thread_count_of_the_last_planned_timings_is_a_part_of_its_claim(on
     assert [part.title for part in verdict[0].parts] == ["2 threads", "1 thread"]
 
 
-def test_no_cell_of_the_table_is_long_and_every_claim_is_drawn(decided):
+def test_no_cell_of_the_table_is_long_and_two_rows_of_a_claim_and_scope_name_their_study(decided):
     shown = verdicts.shown(decided)
-    assert len(shown) == len(decided)
     assert shown.map(lambda cell: len(cell.split())).max(axis=None) <= 20
-    where = shown[shown["Scope"] != "–"]
-    assert not where.duplicated(["Claim", "Scope"]).any() and (where["Scope"] == "story world (hops)").sum() == 2
-    frame = forest.data(decided)
-    assert list(dict.fromkeys(frame["claim"])) == list(verdicts.claims())
-    hatched = [patch for patch in forest.plot(frame).axes[0].patches if patch.get_hatch()]
-    assert len(hatched) == sum(row.outcome == NOT_RUN for row in decided)
+    assert not shown[shown["Scope"] != "–"].duplicated(["Claim", "Scope"]).any()
 
 
 def test_the_command_shows_one_claim_and_refuses_another(capsys):
@@ -461,11 +408,15 @@ def test_branches_are_compared_within_their_trunk(trunks):
     assert found.aside is (trunks < 5) and outcomes.decide(claim, [replace(found, aside=False)]) == SUPPORTED
 
 
-def test_a_correlation_over_runs_has_the_interval_of_fewer_seeds_than_runs():
+def across(x, y):
     names = [(name, seed) for name in ("high", "low", "original") for seed in range(4)]
     runs = [examples.record("attention", "mini", *name, {}) for name in names]
-    values = np.random.default_rng(0).normal(size=(2, 12))
-    (row,) = gtd._across("a", "mini", "", [(run, None, *pair) for run, *pair in zip(runs, *values)])
+    (row,) = gtd._across("a", "mini", "", list(zip(runs, [None] * 12, x, y)))
+    return row
+
+
+def test_a_correlation_over_runs_has_the_interval_of_fewer_seeds_than_runs():
+    row = across(*np.random.default_rng(0).normal(size=(2, 12)).tolist())
     left = 12 - 6 + 1  # points, less what three algorithms and four seeds take, more the mean
     reach = stats.norm.isf(0.025) / np.sqrt(left - 3)
     assert np.arctanh([row.low, row.high]) == pytest.approx(np.arctanh(row.estimate) + np.array([-reach, reach]))
@@ -473,27 +424,21 @@ def test_a_correlation_over_runs_has_the_interval_of_fewer_seeds_than_runs():
 
 @pytest.mark.parametrize(("alike", "bounded"), [(6, True), (7, False), (10, False)])
 def test_a_correlation_that_few_runs_make_has_no_interval(alike, bounded):
-    names = [(name, seed) for name in ("high", "low", "original") for seed in range(4)]
-    runs = [examples.record("attention", "mini", *name, {}) for name in names]
-    x, y = [0.0] * alike + [*range(1, 13 - alike)], np.random.default_rng(1).normal(size=12).tolist()
-    (row,) = gtd._across("a", "mini", "", list(zip(runs, [None] * 12, x, y)))
+    row = across([0.0] * alike + [*range(1, 13 - alike)], np.random.default_rng(1).normal(size=12).tolist())
     assert row.bounded is bounded and np.isfinite(row.estimate)
 
 
 def test_pairs_measured_on_two_machines_are_left_out_beside_the_number_that_has_them():
     def run(algorithm, seed, sparsity, machine):
-        found = examples.record("attention", "mini", algorithm, seed, {"matrices": {"raw": {"sparsity": [[sparsity]]}}})
-        return found | {
-            "parameters": found["parameters"] | {"task": "race"},
-            "device": found["device"] | {"name": machine},
-        }
+        found = {"matrices": {"raw": {"sparsity": [[sparsity]]}}}
+        return examples.record("attention", "mini", algorithm, seed, found, task="race") | {"device": {"name": machine}}
 
     runs = [run("original", seed, 0.5, "A") for seed in range(4)]
     runs += [run("high", seed, 0.5 - gap, "B" if seed == 3 else "A") for seed, gap in enumerate((0.1, 0.2, 0.3, 1.0))]
     every, alike = attention.gap(studies_of(narrow=runs), {"": "sparsity"})
     assert (every.estimate, every.n, every.aside) == (pytest.approx(-0.4), 4, False)
     assert (alike.estimate, alike.n, alike.without) == (pytest.approx(-0.2), 3, attention.TWO_MACHINES) and alike.aside
-    assert len(attention.gap(studies_of(narrow=runs[:3] + runs[4:7]), {"": "sparsity"})) == 1
+    assert len([*attention.gap(studies_of(narrow=runs[:3] + runs[4:7]), {"": "sparsity"})]) == 1
 
 
 def test_a_mean_of_tasks_with_one_seed_borrows_a_spread_as_of_tasks_apart():
@@ -505,26 +450,19 @@ def test_a_mean_of_tasks_with_one_seed_borrows_a_spread_as_of_tasks_apart():
     assert row.error.parts[0] == pytest.approx(((variance / len(GLUE)) ** 0.5, freedom))
 
 
-def test_of_several_repetitions_of_a_run_the_first_takes_its_place():
+@pytest.mark.parametrize(("own", "other"), [("first", "second"), ("second", "first")])
+def test_the_loss_that_takes_a_runs_place_is_of_its_first_repetition_and_not_its_own(own, other):
     runs = tracked.repeats().query("study == 'stories'")
-    name = runs["run"][runs.duplicated("run")].iloc[0]
-    first, last = runs[runs["run"] == name]["second"].iloc[[0, -1]]
-    (found,) = studies_of(stories=[examples.pretrain() | {"name": name}]).with_reruns().records["stories"]
-    assert found["metrics"]["perplexity"] == pytest.approx(np.exp(first)) != pytest.approx(np.exp(last))
-
-
-def test_the_loss_that_takes_a_runs_place_is_not_its_own():
-    row = tracked.repeats().query("run == '07-decoder-mini-narrow-high_all_rows-42'").iloc[0]
+    row, *_, last = runs[runs["run"] == runs["run"][runs.duplicated("run")].iloc[0]].to_dict("records")
     run = examples.pretrain() | {"name": row["run"]}
-    for own, other in (("first", "second"), ("second", "first")):
-        run["metrics"] = run["metrics"] | {"perplexity": np.exp(row[own])}
-        (found,) = studies_of(narrow=[run]).with_reruns().records["narrow"]
-        assert np.log(found["metrics"]["perplexity"]) == pytest.approx(row[other])
+    run["metrics"] = run["metrics"] | {"perplexity": np.exp(row[own])}
+    (found,) = studies_of(stories=[run]).with_reruns().records["stories"]
+    assert np.log(found["metrics"]["perplexity"]) == pytest.approx(row[other]) and last["second"] != row["second"]
 
 
-def test_a_branch_that_was_made_again_takes_the_place_of_the_first():
+def test_a_branch_that_was_made_again_takes_the_place_of_the_first(studies):
     again = tracked.repeats().query("study == 'branched'").set_index("run")["second"]
-    (first, *_), (run, *_) = tracked.study("branched"), reading.tracked().with_reruns().records["branched"]
+    (first, *_), (run, *_) = (own.records["branched"] for own in (studies, studies.again))
     changed = {branch["algorithm"]: branch["held_out"] for branch in run["metrics"]["branches"]}
     assert {f"{run['name']}, {name}": held_out for name, held_out in changed.items()} == again.to_dict()
     assert first["metrics"]["branches"] != run["metrics"]["branches"]
@@ -558,4 +496,4 @@ def test_the_mean_of_some_tasks_stands_beside_no_number_of_all_nine():
 def test_runs_on_other_items_are_no_measurement():
     runs = [examples.finetune(algorithm=name, seed=1, tasks=("race",)) for name in ("original", "high")]
     runs[1]["metrics"]["tasks"]["race"] = examples.scores("race", 1, 0.1, items=100)
-    assert verdicts.scores.gains(studies_of(a=runs)) == []
+    assert [*verdicts.scores.gains(studies_of(a=runs))] == []

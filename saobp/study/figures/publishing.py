@@ -84,7 +84,6 @@ def publish(
     *,
     formats: Sequence[str] = TRACKED,
     decided: Sequence[verdicts.Verdict] | None = None,
-    reruns: verdicts.Reruns | None = None,
     others: Sequence[Record] = (),
     other_hashes: Mapping[str, str] | None = None,
     first: Sequence[Record] = (),
@@ -92,7 +91,7 @@ def publish(
     """Write every table and figure that the records can fill, the claims, and manifest.json; return the paths, it last.
 
     `hashes` are those of the records' files (`records.hashes`); `decided` are claims that rest on more than
-    these records, with their `reruns`; `others`, of other profiles, draw a figure for which `records` have no run,
+    these records; `others`, of other profiles, draw a figure for which `records` have no run,
     and join them in a figure of several profiles; rows of `first` come first in every table. Of a figure without its
     runs the manifest gives the reason; its dates are those of runs, so that the same records give the same bytes.
     """
@@ -113,7 +112,7 @@ def publish(
             entries[name] = provenance(behind) | {"title": title, "caption": caption}
             draws[name] = (drawing.found(number).plot, frame)
     written = {f"table{number}": tables.write(number, records, folder, first=first) for number in tables.TABLES}
-    written["claims"] = verdicts.write(decided, folder, reruns=reruns)
+    written["claims"] = verdicts.write(decided, folder)
     written |= _both_widths(draws, folder, formats)
     for name, files in written.items():
         entries[name]["files"] = {path.name: paths.digest(path) for path in files}

@@ -205,8 +205,7 @@ def claim(id: str) -> None:
     if id not in known:
         near = difflib.get_close_matches(id, known, cutoff=0.0)
         raise ValueError(f"claim: no claim {id!r}; the nearest are {', '.join(near)} (all: figures/claims.csv)")
-    decided = verdicts.of_claim(known[id], studies)
-    print(verdicts.one_claim(decided, verdicts.reruns(studies, decided)))
+    print(verdicts.one_claim(verdicts.of_claim(known[id], verdicts.tracked())))
 
 
 @saobp.command()

@@ -66,12 +66,11 @@ def rebuild() -> None:
 def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
     source, own = (paths.results(study) for study in (shown_study(), PAPER_STUDY))
-    studies = verdicts.tracked()
-    decided = verdicts.verdicts(studies)
+    decided = verdicts.verdicts(verdicts.tracked())
     first, hashes = (records.load(own), records.hashes(own)) if source != own else ([], {})
     return figures.publish(
         records.load(source), folder, hashes | records.hashes(source), decided=decided, first=first,
-        reruns=verdicts.reruns(studies, decided), others=_others(),
+        others=_others(),
         other_hashes=dict(item for study in OTHERS for item in records.hashes(paths.results(study)).items()),
     )  # fmt: skip
 
@@ -94,12 +93,11 @@ def single(
     if number == "claims":
         if profile or every:
             raise ValueError("claims: all of them, from every tracked study; leave out --study and --all")
-        studies = verdicts.tracked()
-        decided = verdicts.verdicts(studies)
+        decided = verdicts.verdicts(verdicts.tracked())
         if kind == "figure":
             made = figures.write_claims(decided, folder, formats, width)
         else:
-            made = verdicts.write(decided, folder, formats, verdicts.reruns(studies, decided))
+            made = verdicts.write(decided, folder, formats)
         return made[0], ["all that are tracked"]
     if profile and profile.endswith((".yaml", ".yml")):
         profile = load_study(profile).name

@@ -1,7 +1,7 @@
 """Means over seeds: with a spread that several cells lend one another, without taking seeds for normal, read twice."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ SIDES = ("high", "original")
 DRAWS = 10_000
 
 
-def metric(name: str) -> Read:
-    """Return what reads one number of a run by its name."""
-    return lambda run: run["metrics"].get(name)
+def metric(*names: str) -> Read:
+    """Return what reads one number of a run's metrics by its name, or by the names of the parts that it lies in."""
+    return lambda run: reduce(lambda part, name: (part or {}).get(name), names, run["metrics"])
 
 
 def by_side(runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, by: str = "algorithm") -> pd.DataFrame:

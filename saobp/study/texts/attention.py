@@ -1,7 +1,6 @@
 """What one step does to attention: column sums, entropy, sparsity and GTD of trained encoders, by task and seed."""
 
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,18 +13,12 @@ from saobp.study.statistics.seeds import by_side, seed_gap, seed_gaps
 
 STUDY = "narrow"
 FRESH = "scratch"  # the planned study, of the same models on seeds that none had seen
-HALF = 0.5  # of a ratio of column sums
 
 
 def sides(measure: str, study: str = STUDY) -> pd.DataFrame:
-    """Return a measure of the matrix that is used, a row a seed and task, with High's and Original's in columns."""
-    return by_side(tracked.select(study, "attention"), partial(estimates.mean_of, name=measure)).dropna()
-
-
-def ratios(measure: str, study: str = STUDY) -> pd.Series:
-    """Return a measure of High over that of Original, for every task and seed that both have."""
-    found = sides(measure, study)
-    return found["high"] / found["original"]
+    """Return a measure of the matrix that is used, a row a seed and task: "high", "original", their ratio and gap."""
+    found = by_side(tracked.select(study, "attention"), partial(estimates.mean_of, name=measure)).dropna()
+    return found.assign(ratio=found["high"] / found["original"], gap=found["high"] - found["original"])
 
 
 def factor(measure: str, study: str = FRESH) -> Estimate:
@@ -55,8 +48,7 @@ fresh = partial(difference, study=FRESH)
 
 def fresh_without(measure: str, seed: int, task: str) -> Estimate:
     """Return `fresh` where one seed's mean is over its other tasks than this one."""
-    found = sides(measure, FRESH).drop((seed, task))
-    return mean_interval((found["high"] - found["original"]).groupby("seed").mean().tolist())
+    return mean_interval(sides(measure, FRESH)["gap"].drop((seed, task)).groupby("seed").mean().tolist())
 
 
 @cache
@@ -83,29 +75,17 @@ def heads_up(measure: str) -> tuple[int, int]:
     return int((gaps > 0).sum()), len(gaps)
 
 
-def beyond(study: str = STUDY) -> dict[str, Any]:
-    """Return what notebook 12 measured: the mass by token and by head, one round of messages, learned strengths."""
-    return tracked.metrics(study, "beyond")[0]
-
-
 def heads() -> tuple[float, int]:
     """Return Spearman's ρ, over one encoder's heads, of the mass that is moved and the largest column sum; and n."""
-    found = pd.DataFrame(beyond()["heads"])
+    found = pd.DataFrame(tracked.metrics(STUDY, "beyond")[0]["heads"])
     return found["moved"].corr(found["largest_column"], method="spearman"), len(found)
 
 
 def learned_up(study: str) -> tuple[int, int]:
     """Count the heads whose learned strength ends above its start, and all of them."""
-    found = strengths.learned(beyond(study)["strengths"])
-    first, last = (found[found["step"] == end]["strength"].to_numpy() for end in found["step"].agg(["min", "max"]))
-    return int((last > first).sum()), len(last)
-
-
-def longest() -> int:
-    """Return how many tokens a text has at most on which attention was measured."""
-    told = [entry["ours"] for run in tracked.select(STUDY, "attention") for entry in run["departures"]
-            if entry["matter"] == "tokens per sample at most"]  # fmt: skip
-    return max(told)
+    found = strengths.learned(tracked.metrics(study, "beyond")[0]["strengths"])
+    went = found.groupby(["seed", "layer", "head"])["strength"].agg(["first", "last"])
+    return int((went["last"] > went["first"]).sum()), len(went)
 
 
 def all_seeds(measure: str) -> Estimate:

@@ -1,7 +1,6 @@
 """What the refinement costs: time per training step and per inference batch, and attention alone by length."""
 
 import json
-from typing import Any
 
 import pandas as pd
 
@@ -14,27 +13,21 @@ EARLIER = "laptop"  # the same model, batch and threads, timed before attention 
 PLANNED, BATCH, MOST_THREADS = "cost", 32, 2  # the study of 300 alternations per setting; a training step of it
 
 
-def run(study: str = STUDY) -> dict[str, Any]:
-    """Return the record of a timing run with its times by length."""
-    return tracked.select(study, "cost")[0]
-
-
-def ratio(phase: str, algorithm: str = "high", study: str = STUDY) -> Estimate:
-    """Return an algorithm's time over Original's in `run`: the median of its rounds and its quartiles.
+def ratio(phase: str, study: str = STUDY) -> Estimate:
+    """Return High's time over Original's in a study's timing run: the median of its rounds and its quartiles.
 
     Phases: "train", "train_no_dropout" and "inference".
     """
-    metrics = run(study)["metrics"]
-    found = metrics["ways"][algorithm][phase]["ratio"]
+    metrics = tracked.metrics(study, "cost")[0]
+    found = metrics["ways"]["high"][phase]["ratio"]
     return Estimate(found["median"], found["low"], found["high"], metrics["repeats"])
 
 
 def alternations(to: str = "ratio") -> pd.DataFrame:
-    """Return High's time over Original's in each setting of the planned study: phase, sequences, length, passes (see
-    `saobp.study.cost.alternations`), then a column per thread count, the most first. Each is the median of the
-    alternations with its 95 % interval.
+    """Return High's time over Original's in each setting of the planned study, a column per thread count.
 
-    `to`: "ratio" for torch's own attention, fused where it has a kernel, or "ratio_to_eager".
+    The median of the alternations with its 95 % interval. `to`: "ratio" for torch's own attention, fused where it has a
+    kernel, or "ratio_to_eager". Settings: phase, sequences, length, passes (see `saobp.study.cost.alternations`).
     """
     by = ["phase", "sequences", "length", "passes"]
     rows = []
@@ -62,8 +55,7 @@ def printed() -> list[float]:
 
 def lengths(way: str = "high", study: str = STUDY) -> pd.DataFrame:
     """Return attention alone by length, "high" or "materialised" over the fused one: time (quartiles), peak memory."""
-    metrics = run(study)["metrics"]
-    found = pd.json_normalize(metrics["lengths"]).set_index(["way", "length"])
+    found = pd.json_normalize(tracked.metrics(study, "cost")[0]["lengths"]).set_index(["way", "length"])
     own, fused = found.loc[way], found.loc["sdpa"]
     ends = own[[f"ratio_to_sdpa.{end}" for end in ("median", "low", "high")]].itertuples(index=False)
     times = [Estimate(*end, row) for end, row in zip(ends, own["rounds"])]
@@ -77,9 +69,8 @@ def on_a_gpu(*, called: bool = False) -> tuple[str, pd.DataFrame]:
     The times are the device's own or, if `called`, those of calls from Python, which include the processor.
     """
     found = json.loads((paths.root() / "benchmarks" / "gpu.json").read_text(encoding="utf-8"))
-    rows = []
-    for row in (row for row in found["rows"] if row["way"] == "high"):
-        (sequences, _, length, _), phases = row["shape"], ("forward", "forward_and_backward")
-        spent = [row[phase] if called else row[phase]["alone"] for phase in phases]
-        rows.append((sequences, length, row["dtype"], *(one["ratio"] for one in spent)))
-    return found["device"]["name"], pd.DataFrame(rows, columns=["sequences", "length", "dtype", "forward", "both"])
+    rows = pd.json_normalize(found["rows"]).query("way == 'high'")
+    shape, ratio = rows["shape"].str, "ratio" if called else "alone.ratio"
+    batches = {"sequences": shape[0], "length": shape[2], "dtype": rows["dtype"]}
+    times = {"forward": rows[f"forward.{ratio}"], "both": rows[f"forward_and_backward.{ratio}"]}
+    return found["device"]["name"], pd.DataFrame(batches | times)

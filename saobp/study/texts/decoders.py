@@ -24,23 +24,13 @@ def difference(name: str = "high", study: str = STUDY) -> Estimate:
     return seed_gap(tracked.select(study, "decoder"), metric("perplexity"), (name, "original"), log=True)
 
 
-def constant() -> tuple[int, int]:
-    """Count the decoders that read no later row and give every question of BoolQ the same answer, and all of them."""
-    found = [answers["constant"] for answers in _boolq()]
-    return sum(found), len(found)
-
-
-def best() -> float:
-    """Return the best score of these decoders on BoolQ, in percent."""
-    return max(answers["headline"] for answers in _boolq())
-
-
 def answered() -> Estimate:
     """Return High's score on BoolQ without fine-tuning minus Original's, in points, over the planned pairs."""
-    return seed_gap(tracked.select("decoders", "decoder"), lambda run: run["metrics"]["tasks"]["boolq"]["headline"])
+    return seed_gap(tracked.select("decoders", "decoder"), metric("tasks", "boolq", "headline"))
 
 
-def _boolq() -> list[dict[str, Any]]:
+def boolq() -> list[dict[str, Any]]:
+    """Return what each decoder that reads no later row has on BoolQ: its score (percent), whether it is constant."""
     runs = tracked.select(STUDY, "decoder") + tracked.select("decoders", "decoder")
     return [run["metrics"]["tasks"]["boolq"] for run in runs if run["parameters"]["algorithm"] in SIDES]
 
@@ -74,11 +64,6 @@ def apart(task: str) -> tuple[int, int]:
     """Count the strengths whose interval of a benchmark excludes zero (`read`), and all that were asked it."""
     gaps = [gap for strength in public().index if strength and (gap := read(strength, task))]
     return sum(gap.low > 0 or gap.high < 0 for gap in gaps), len(gaps)
-
-
-def answers(strength: float = 0.0) -> dict[str, Any]:
-    """Return what that decoder scores on BoolQ's first questions at a strength, in percent."""
-    return tracked.metrics("retrofit", "retrofit-untrained", model="smollm2", task="boolq", strength=strength)[0]
 
 
 def printed() -> list[float]:

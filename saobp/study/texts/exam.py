@@ -18,28 +18,15 @@ EARLY = accuracy_by_hops.EARLY
 
 @cache
 def runs(study: str = FIRST, width: int = accuracy_by_hops.WIDTH) -> list[dict[str, Any]]:
-    """Return the encoders of one study; none where it has no record. Of the planned one those that its analysis reads.
-
-    `width`: of the planned study alone.
-    """
-    if study == FRESH:
-        read = accuracy_by_hops.planned(tracked.select(study, "hops"), width)
-    else:
-        read = tracked.select(study, "beyond")
+    """Return the encoders of one study; of the planned one those of a width that its analysis reads."""
+    planned = accuracy_by_hops.planned(tracked.select(study, "hops"), width)
+    read = planned if study == FRESH else tracked.select(study, "beyond")
     return [run for record in read for run in record["metrics"]["multihop"]]
-
-
-def fresh() -> Estimate | None:
-    """Return the planned study's primary difference, High − Original over training; None where it was not run."""
-    return along(study=FRESH)[0] if runs(FRESH) else None
 
 
 @cache
 def deepest(*, at_end: bool = False) -> pd.DataFrame:
-    """Return High − Original at the deepest encoders, a row a seed of the planned study, by width.
-
-    A mean over training, or `at_end` at the last step.
-    """
+    """Return High − Original at the deepest encoders by seed and width, a mean over training or `at_end`; planned."""
     found, compare = {}, accuracy_by_hops.gain if at_end else accuracy_by_hops.gain_along
     for width in sorted({record["parameters"]["width"] for record in tracked.select(FRESH, "hops")}):
         own = runs(FRESH, width)
@@ -52,11 +39,6 @@ def deepest(*, at_end: bool = False) -> pd.DataFrame:
 def by_width() -> dict[int, Estimate]:
     """Return the mean of `deepest` over its seeds, by width."""
     return {width: mean_interval(gaps.dropna().tolist()) for width, gaps in deepest().items()}
-
-
-def processors(width: int) -> str:
-    """Return the processors on which the encoders of the planned study's analysis ran, at a width."""
-    return ", ".join(sorted({run["device"]["name"] for run in runs(FRESH, width)}))
 
 
 def by_doubling(seeds: int | None = None, *, at_end: bool = False) -> Estimate:
@@ -90,10 +72,7 @@ def along(name: str = "high", against: str = "original", study: str = FIRST) -> 
 
 
 def at(step: int, number: int, study: str = FIRST, layers: int | None = None) -> pd.DataFrame:
-    """Return accuracy at a step and number of hops (percent), a row a seed, a column an algorithm.
-
-    Over all depths, of the seeds that have each.
-    """
+    """Return percent right at a step and number of hops, a row a seed that has each depth, a column an algorithm."""
     frame = accuracy_by_hops.curves(runs(study)).query("step == @step and hops == @number")
     frame = frame if layers is None else frame.query("layers == @layers")
     by_depth = frame.pivot(index=["seed", "algorithm"], columns="layers", values="accuracy")

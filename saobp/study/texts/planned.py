@@ -6,16 +6,8 @@ from saobp.study.beyond import plan
 from saobp.study.beyond.plan import Planned, Primary
 from saobp.study.statistics import Estimate, level_at
 from saobp.study.statistics.intervals import LEVEL
+from saobp.study.verdicts import outcomes
 from saobp.study.verdicts.claims_and_measurements import Claim, by_normal_law, measured
-from saobp.study.verdicts.outcomes import (
-    CONTRADICTED,
-    IMPRECISE,
-    MOST_SEEDS,
-    NO_EFFECT,
-    SUPPORTED,
-    decide,
-    inside,
-)
 
 
 def study(name: str) -> Planned:
@@ -27,9 +19,8 @@ def outcome(found: Estimate | None, primary: Primary, *, tests: bool = False) ->
     """Return which outcome a measurement gives: a key of the study's `outcomes`, "not run" or "not complete".
 
     By the plan's rule the 95 % interval, at the level of its reading, lies beyond zero or within the margin; by two
-    one-sided `tests` at 5 %, as of a claim (`verdicts.decide`), the 90 % interval does. Before the last reading a
-    study that is neither supported nor contradicted is "not complete", as between two. A ratio without a direction is
-    to stay within the margin of 1.
+    one-sided `tests` at 5 %, as of a claim, the 90 % interval does. Before the last reading a study that is neither
+    supported nor contradicted is "not complete". A ratio without a direction is to stay within the margin of 1.
     """
     if found is None:
         return "not run"
@@ -40,32 +31,28 @@ def outcome(found: Estimate | None, primary: Primary, *, tests: bool = False) ->
     ends = {} if found.error else {"interval": by_normal_law(found)}
     part = measured("", "", found, n=seeds, **ends).at_reading(primary.readings)
     claim = Claim.model_construct(**asked, rule="one")
-    outcome = decide(claim, [part])
-    within = NO_EFFECT if primary.direction else SUPPORTED
-    if outcome == within and not tests and inside(claim, part, LEVEL / 2) <= 0:
-        outcome = IMPRECISE
-    if found.seeds < primary.seeds and outcome not in (SUPPORTED, CONTRADICTED):
+    outcome = outcomes.decide(claim, [part])
+    within = outcomes.NO_EFFECT if primary.direction else outcomes.SUPPORTED
+    if outcome == within and not tests and outcomes.inside(claim, part, LEVEL / 2) <= 0:
+        outcome = outcomes.IMPRECISE
+    if found.seeds < primary.seeds and outcome not in (outcomes.SUPPORTED, outcomes.CONTRADICTED):
         return "not complete"
-    return "no effect" if outcome == NO_EFFECT else outcome
+    return "no effect" if outcome == outcomes.NO_EFFECT else outcome
 
 
 def seeds_to_decide(found: Estimate, primary: Primary) -> int | None:
     """Return from how many seeds on the plan's rule would decide, if estimate and spread stay and it is read once.
 
-    Those that there are, where only the widening for other readings keeps them from it. None where no number below
-    10,000 would do, or the measurement has no spread over seeds.
+    Those that there are, where only the widening keeps them from it; None where no number below 10,000 would do.
     """
     away = abs(found.value - (primary.direction == 0))
     room = max(away, primary.margin - away) if primary.direction else abs(primary.margin - away)
-    more = range(found.seeds, MOST_SEEDS) if found.error else ()
+    more = range(found.seeds, outcomes.MOST_SEEDS) if found.error else ()
     return next((n for n in more if found.error.with_seeds(found.seeds, n).reach() < room), None)
 
 
 def widened(found: Estimate, primary: Primary, level: float = 0.95) -> Estimate:
-    """Return a measurement, its interval at the level of its reading; between two, or without an error, as it is.
-
-    `level`: without other readings; 0.9 is that of two one-sided tests at 5 %.
-    """
+    """Return a measurement, its interval at the level of its reading; between two, or without an error, as it is."""
     level = level_at(primary.readings, min(found.seeds, primary.seeds), level)
     if found.error is None or level is None:
         return found

@@ -27,15 +27,12 @@ def start_and_end(study: str = STUDY) -> tuple[float, int]:
     return float(np.corrcoef(found["start"], found["end"])[0, 1]), len(found)
 
 
-def gap(name: str = "high", study: str = STUDY) -> Estimate:
-    """Return an algorithm's held-out loss minus Original's at the end, in nats, over the seeds of both."""
-    return seed_gap(tracked.select(study, "pretrain"), metric("perplexity"), (name, "original"), log=True)
+def gap(name: str = "high", study: str = STUDY, *on: str) -> Estimate:
+    """Return an algorithm's held-out loss minus Original's at the end, in nats, over the seeds of both.
 
-
-def wikitext_gap(study: str) -> Estimate:
-    """Return High's loss minus Original's on WikiText-103, in nats, over the seeds of both."""
-    read = lambda run: (run["metrics"].get("wikitext") or {}).get("perplexity")  # noqa: E731
-    return seed_gap(tracked.select(study, "pretrain"), read, log=True)
+    `on`: "wikitext" for WikiText-103 in place of the training text's own.
+    """
+    return seed_gap(tracked.select(study, "pretrain"), metric(*on, "perplexity"), (name, "original"), log=True)
 
 
 def rerun_gap(name: str = "high", study: str = STUDY) -> Estimate:

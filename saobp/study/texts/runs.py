@@ -1,6 +1,7 @@
 """What was run: runs, steps and hours of each tracked study; how long commands take; the data; the notebooks."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -17,7 +18,6 @@ NAMED_STAGES = {  # before their departures
     "finetune": "fine-tuning", "attention": "attention", "cost": "cost", "alternations": "cost",
 }  # fmt: skip
 TUNED, AS_IT_IS, TIMED = NO_STEPS = ("fine-tuned tasks", "public models as they are", "settings timed")
-STAGES = ("pretrain", "decoder", "branched", "finetune", "beyond", "hops")
 WHAT = {"strengths": "encoders at other strengths", "larger": "larger encoders", "multihop": "encoders for known hops"}
 
 
@@ -25,21 +25,20 @@ def table() -> pd.DataFrame:
     """Return one row a study and kind of training: study, what, runs, steps (of one run) and hours (of all)."""
     rows = []
     for name in STUDIES:
-        found = {stage: tracked.metrics(name, stage) for stage in STAGES}
-        tuned = [scores for run in found["finetune"] for scores in run["tasks"].values()]
-        beyond = [*found["beyond"], *found["hops"]]
-        kinds = [
-            ("encoders", found["pretrain"]),
-            ("decoders", found["decoder"]),
-            ("trunks and branches", [part for run in found["branched"] for part in _parts(run)]),
-            (TUNED, [*tuned, *tracked.select(name, "retrofit")]),
-            (AS_IT_IS, tracked.select(name, "retrofit-untrained")),
-            (TIMED, tracked.select(name, "alternations")),
-        ]
+        of = partial(tracked.metrics, name)
+        kinds = {
+            "encoders": of("pretrain"),
+            "decoders": of("decoder"),
+            "trunks and branches": [part for run in of("branched") for part in _parts(run)],
+            TUNED: [scores for run in of("finetune") for scores in run["tasks"].values()]
+            + tracked.select(name, "retrofit"),
+            AS_IT_IS: tracked.select(name, "retrofit-untrained"),
+            TIMED: tracked.select(name, "alternations"),
+        }
         for key, what in WHAT.items():
-            trained = (run for metrics in beyond for run in metrics.get(key) or [])
-            kinds.append((what, [run["curve"][-1] for run in trained if run["curve"]]))
-        for what, measured in kinds:
+            trained = (run for metrics in (*of("beyond"), *of("hops")) for run in metrics.get(key) or [])
+            kinds[what] = [run["curve"][-1] for run in trained if run["curve"]]
+        for what, measured in kinds.items():
             if measured:
                 steps = 0 if what in NO_STEPS else max(run.get("steps") or run["step"] for run in measured)
                 hours = sum(run.get("seconds") or 0 for run in measured) / 3600
@@ -54,43 +53,29 @@ def _parts(metrics: dict[str, Any]) -> list[dict[str, Any]]:
     return [trunk, *begun]
 
 
-def scored(study: str, task: str) -> tuple[int, int, int]:
-    """Count the pretraining runs of a study that a task scored, their algorithms, and the checkpoints of one run."""
-    found = [run for run in tracked.select(study, "finetune") if task in run["metrics"]["tasks"]]
-    given = {(run["parameters"]["algorithm"], run["parameters"]["seed"]) for run in found}
-    checkpoints = len(found[0]["metrics"]["tasks"][task]["curve"])
-    return len(given), len({algorithm for algorithm, _ in given}), checkpoints
-
-
 def took(command: str) -> pd.Series:
-    """Return how long a command takes or how much it writes, from and to, in which unit and on how many cores.
-
-    From data/results/commands.csv.
-    """
+    """Return how long a command takes or what it writes: low, high, unit, cores, from data/results/commands.csv."""
     return pd.read_csv(paths.root() / "data" / "results" / "commands.csv", index_col="command").loc[command]
 
 
 def splits(study: str) -> list[dict[str, Any]]:
     """Return every split that a study read which is not the published one, or of which it asked a part.
 
-    Of each: name, rows that were used, published rows, note. Published rows are the hub's where known: some records
-    count a split once per slice.
+    Of each: name, rows that were used, published rows (the hub's where known: some records count a split once per
+    slice), note.
     """
     found = {}
-    read = (split for record in tracked.study(study) for split in record["data"].get("splits") or [])
-    for split in (split for split in read if not split["complete"] or _asked_in_part(split)):
+    for split in (split for record in tracked.study(study) for split in record["data"].get("splits") or []):
+        used = split.get("used", split["rows"])
+        if split["complete"] and not (split.get("role") == "evaluation" and used < split["rows"]):
+            continue
         config, bases = split.get("config"), set(base_splits(split["split"]))
         name = split["dataset"] + (f" ({config})" if config and config != "default" else "")
         known = PUBLISHED_ROWS.get((split["dataset"], config), {})
         rows = sum(known[base] for base in bases) if bases <= set(known) else split["published_rows"]
         key = (name, split["split"], split.get("role") or "")
-        used = split.get("used", split["rows"])
         found.setdefault(key, split | {"name": name, "rows": used, "published_rows": rows})
     return [found[key] for key in sorted(found)]
-
-
-def _asked_in_part(split: dict[str, Any]) -> bool:
-    return split.get("role") == "evaluation" and split.get("used", split["rows"]) < split["rows"]
 
 
 def notebooks() -> dict[str, dict[str, str]]:

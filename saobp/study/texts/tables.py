@@ -1,7 +1,6 @@
 """Numbers of the tables in `figures/`, cells and claims: the paper's beside ours, with interval, runs and items."""
 
 import re
-from functools import cache
 from itertools import pairwise
 
 import pandas as pd
@@ -9,16 +8,17 @@ import pandas as pd
 from saobp.study.setup import labels, paths
 from saobp.study.statistics import Estimate
 
+MEASUREMENT = ["claim", "study", "measurement"]
 
-@cache
-def rows(number: int) -> pd.DataFrame:
-    """Return a table's cells, a row a cell."""
-    return pd.read_csv(paths.figures() / f"table{number}.csv")
+
+def read(name: str) -> pd.DataFrame:
+    """Return figures/NAME.csv; of a table it has a row a cell, of the claims a row a measurement."""
+    return pd.read_csv(paths.figures() / f"{name}.csv")
 
 
 def cell(number: int, row: str, column: str) -> pd.Series:
     """Return a table's cell: published, ours, low, high, runs, …. Raises KeyError where the table has no such cell."""
-    found = rows(number).query("row == @row and column == @column")
+    found = read(f"table{number}").query("row == @row and column == @column")
     if len(found) != 1:
         raise KeyError(f"table{number}.csv: {len(found)} cells {row!r}, {column!r}")
     return found.iloc[0]
@@ -29,7 +29,7 @@ def claimed(claim: str, study: str, beside: str = "") -> Estimate:
 
     Both stand in `figures/claims.csv`. Raises KeyError where not exactly one does.
     """
-    found = pd.read_csv(paths.figures() / "claims.csv").query("claim == @claim and study == @study")
+    found = read("claims").query("claim == @claim and study == @study")
     aside = found["role"] == "aside"
     found = found[aside & found["measurement"].str.startswith(f"{beside},") if beside else ~aside]
     if len(found) != 1:
@@ -44,7 +44,7 @@ def score_differences() -> dict[str, Estimate]:
 
     KeyError where a column has several, of several sizes or studies: a text has to say which.
     """
-    frame = rows(8)
+    frame = read("table8")
     found = frame[frame["difference"].notna() & frame["row"].str.endswith(" High")].set_index("column")
     if found.index.has_duplicates:
         raise KeyError(f"table8.csv: several rows of High have a difference, {sorted(set(found['row']))}")
@@ -52,16 +52,9 @@ def score_differences() -> dict[str, Estimate]:
     return {column: Estimate(*gap) for column, gap in found[columns].iterrows()}
 
 
-def gains_beyond_zero() -> tuple[int, int]:
-    """Count our intervals of High − Original in figures/figure-gains.csv that leave out 0, and all of them."""
-    frame = pd.read_csv(paths.figures() / "figure-gains.csv")
-    ours = frame[frame["of"] == "ours"].dropna(subset=["low", "high"])
-    return int(((ours["low"] > 0) | (ours["high"] < 0)).sum()), len(ours)
-
-
 def below_words() -> tuple[int, int]:
     """Count the tasks on which our Original scores below the bag of words, and the tasks where both have a score."""
-    frame = rows(8)
+    frame = read("table8")
     scores = frame.assign(ours=pd.to_numeric(frame["ours"], errors="coerce")).dropna(subset="ours").set_index("column")
     plain = scores[scores["row"].str.fullmatch("BERT-.* Original")]["ours"]  # of the sizes that have a run
     both = pd.concat([plain, scores[scores["row"] == "bag of words"]["ours"]], axis=1).dropna()
@@ -71,8 +64,7 @@ def below_words() -> tuple[int, int]:
 
 def outcomes() -> pd.Series:
     """Return the outcome of each claim, by its title, in each study (figures/figure-claims.csv)."""
-    found = pd.read_csv(paths.figures() / "figure-claims.csv").drop_duplicates(["title", "study"])
-    return found.set_index("title")["outcome"]
+    return read("figure-claims").drop_duplicates(["title", "study"]).set_index("title")["outcome"]
 
 
 def supported_in_part() -> int:
@@ -83,9 +75,8 @@ def supported_in_part() -> int:
 
 def contradicted() -> list[tuple[str, str]]:
     """Return the claims that are contradicted, each with n; "3 seeds", or "1 seed, its spread borrowed"."""
-    deciding = pd.read_csv(paths.figures() / "figure-claims.csv").query("decides and outcome == 'contradicted'")
-    columns = ["claim", "study", "measurement", "n", "of"]
-    found = deciding.merge(pd.read_csv(paths.figures() / "claims.csv")[columns], on=columns[:3])
+    deciding = read("figure-claims").query("decides and outcome == 'contradicted'")
+    found = deciding.merge(read("claims")[[*MEASUREMENT, "n", "of"]], on=MEASUREMENT)
     lent = ((found["n"] == 1) & (found["of"] == "seeds")).map({True: ", its spread borrowed", False: ""})
     counts = [labels.counted(int(row.n), row.of.removesuffix("s")) for row in found.itertuples()]
     return [*zip(found["title"], counts + lent)]
@@ -98,7 +89,7 @@ def claims(*starts: str) -> tuple[list[str], str]:
     """
     _, table, *below = (paths.figures() / "claims.md").read_text(encoding="utf-8").strip().split("\n\n")
     _, _, *lines = table.splitlines()
-    named = pd.read_csv(paths.figures() / "figure-claims.csv").drop_duplicates(["claim", "study"])["claim"].tolist()
+    named = read("figure-claims").drop_duplicates(["claim", "study"])["claim"].tolist()
     cuts = [named.index(start) for start in starts]
     parts = ["\n".join([*table.splitlines()[:2], *lines[one:other]]) for one, other in pairwise([*cuts, len(lines)])]
     return parts, "\n\n".join(below)

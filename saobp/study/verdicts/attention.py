@@ -1,7 +1,7 @@
 """Measurements of attention: sparsity, entropy, GTD by layer, and what one step does to a given matrix."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import nan
 
@@ -14,7 +14,7 @@ from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate, estimates, mean_interval
 from saobp.study.statistics.estimates import mean_of
-from saobp.study.statistics.seeds import SIDES, Read, seed_gaps
+from saobp.study.statistics.seeds import SIDES, seed_gaps
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured, on_scale
 from saobp.study.verdicts.studies import Studies, over_seeds
 
@@ -29,7 +29,7 @@ def _deeper(run: Record) -> slice:
 def gap(
     studies: Studies, numbers: dict[str, str], sides: Sequence[str] = SIDES, task: str = "",
     printed: dict[str, tuple[str, str]] | None = None, metric: str = "", post_hoc: bool = False,
-) -> list[Measurement]:  # fmt: skip
+) -> Iterator[Measurement]:  # fmt: skip
     """One algorithm minus another by size, for some numbers by part; on one task or a mean over all.
 
     A number is a measure by its name, "deep" in front for the deeper half of the layers alone; or "skewness" for the
@@ -44,22 +44,19 @@ def gap(
         titles, given = [labels.algorithm_title(side) for side in sides], {"model": labels.published_model(model)}
         return studies.printed(1, metric, titles, **given) if metric else None
 
-    def number(run: Record, name: str) -> float | None:
-        if task not in ("", run["parameters"]["task"]):
+    def number(run: Record, name: str, left_out: dict[int, str]) -> float | None:
+        if task not in ("", run["parameters"]["task"]) or id(run) in left_out:
             return None
         if name == "skewness":
             return abs(float(stats.skew(np.ravel(estimates.matrix(run)["entropy"]))))
         return mean_of(run, name.removeprefix("deep "), _deeper(run) if name.startswith("deep ") else slice(None))
 
-    rows = []
+    own = partial(over_seeds, studies, "attention", sides=sides, paper=paper, post_hoc=post_hoc)
     for part, name in numbers.items():
-        read: Read = lambda run, name=name: number(run, name)  # noqa: E731
-        own = partial(over_seeds, studies, "attention", sides=sides, paper=paper, post_hoc=post_hoc)
-        rows += own(read, part=part)
-        alike: Read = lambda run, read=read: None if id(run) in split else read(run)  # noqa: E731
+        yield from own(partial(number, name=name, left_out={}), part=part)
         facts = {"part": f"{part}, pairs of one machine".removeprefix(", "), "aside": True, "without": TWO_MACHINES}
-        rows += [row for row in own(alike, **facts) if row.study in split.values()]
-    return rows
+        alike = own(partial(number, name=name, left_out=split), **facts)
+        yield from (row for row in alike if row.study in split.values())
 
 
 def _on_two_machines(studies: Studies, sides: Sequence[str]) -> dict[int, str]:
@@ -73,21 +70,19 @@ def _on_two_machines(studies: Studies, sides: Sequence[str]) -> dict[int, str]:
     return {id(run): study for (study, *_), runs in split for run in runs}
 
 
-def top_two(studies: Studies) -> list[Measurement]:
+def top_two(studies: Studies) -> Iterator[Measurement]:
     """High's lead over the second highest of its rivals, layer by layer, where all of them have several seeds.
 
     High is among the first two of four where it beats two of its three rivals: a partial conjunction of the three
     differences. Taking the second highest of each seed instead, or the least of the layers, is biased.
     """
-    rows = []
     for study, model, every in studies.cells("attention"):
         runs = select(every, task="race")
         for layer in range(max((len(estimates.matrix(run)["gtd"]) for run in runs), default=0)):
-            read: Read = lambda run, at=slice(layer, layer + 1): mean_of(run, "gtd", at)  # noqa: E731
+            read = partial(mean_of, name="gtd", layers=slice(layer, layer + 1))
             gaps = [seed_gaps(runs, read, ("high", rival)) for rival in RIVALS]
             if all(len(gap) > 1 for gap in gaps):
-                rows.append(_second_lead(study, model, f"layer {layer + 1}", gaps, runs))
-    return rows
+                yield _second_lead(study, model, f"layer {layer + 1}", gaps, runs)
 
 
 def _second_lead(study: str, model: str, part: str, gaps: list[dict], runs: Sequence[Record]) -> Measurement:
@@ -102,7 +97,7 @@ def _second_lead(study: str, model: str, part: str, gaps: list[dict], runs: Sequ
     return measured(study, model, value, part, runs=runs, interval=interval, method=method)
 
 
-def step(studies: Studies, number: str, *, ratio: bool = False) -> list[Measurement]:
+def step(studies: Studies, number: str, *, ratio: bool = False) -> Iterator[Measurement]:
     """The same heads after the step and before it, in models trained with High: each task is a part, over seeds.
 
     `ratio`: after over before, on the log scale.
@@ -114,23 +109,21 @@ def step(studies: Studies, number: str, *, ratio: bool = False) -> list[Measurem
             return None
         return float(np.log(found["refined"] / found["softmax"])) if ratio else found["change"]
 
-    every = [run for runs in studies.of("attention", algorithm="high").values() for run in runs]
-    rows = []
-    for task in sorted({run["parameters"]["task"] for run in every}):
-        read: Read = lambda run, task=task: change(run, task)  # noqa: E731
-        rows += over_seeds(studies, "attention", read, part=TASKS[task].title, post_hoc=True)
-    return [on_scale(row, np.exp, "log scale") for row in rows] if ratio else rows
+    tasks = {run["parameters"]["task"] for runs in studies.of("attention", algorithm="high").values() for run in runs}
+    for task in sorted(tasks):
+        for row in over_seeds(studies, "attention", partial(change, task=task), part=TASKS[task].title, post_hoc=True):
+            yield on_scale(row, np.exp, "log scale") if ratio else row
 
 
-def step_by_depth(studies: Studies) -> list[Measurement]:
+def step_by_depth(studies: Studies) -> Iterator[Measurement]:
     """What the step adds to entropy in the deeper half of the layers, minus what it adds in the other half."""
 
     def contrast(run: Record) -> float | None:
         if run["parameters"]["algorithm"] != "high":
             return None
-        deep, shallow = _deeper(run), slice(_deeper(run).start)
+        halves = _deeper(run), slice(_deeper(run).start)
         after, before = (
-            mean_of(run, "entropy", deep, kind) - mean_of(run, "entropy", shallow, kind) for kind in ("refined", "raw")
+            float(np.subtract(*(mean_of(run, "entropy", half, kind) for half in halves))) for kind in ("refined", "raw")
         )
         return after - before
 

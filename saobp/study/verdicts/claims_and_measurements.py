@@ -78,12 +78,7 @@ class Measurement:
     without: str = ""  # what it leaves out of the part that decides
     post_hoc: bool = False
     error: Error | None = field(default=None, compare=False)
-    claim: str = ""  # its id
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Its claim, study and part."""
-        return self.claim, self.study, self.part
+    again: Measurement | None = None  # with the runs that were made twice as their other run had it, if that differs
 
     @property
     def low(self) -> float:

@@ -1,7 +1,8 @@
 """Measurements of GTD: beside graph measures, and beside performance over checkpoints, heads and runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf, nan, sqrt
 from typing import Any
 
@@ -23,11 +24,10 @@ NO_SURER = "Student's t over seeds, no surer than the {} of a run"
 BESIDE_ACCURACY = {"gtd": ("GTD", 1), "indirect_entropy": ("indirect entropy", 1), "betweenness": ("−betweenness", -1)}
 
 
-def correlation(studies: Studies, number: str, printed: str, sampled: str = "") -> list[Measurement]:
+def correlation(studies: Studies, number: str, printed: str, sampled: str = "") -> Iterator[Measurement]:
     """r of GTD and a graph measure: over the heads of a run, and beside it over single heads on single samples.
 
-    The mean over the paper's four algorithms per seed, on the scale of Fisher's z. `sampled`: the measure's name among
-    the samples, empty where it was kept per head alone.
+    The mean over the paper's four algorithms per seed, on Fisher's scale. `sampled`: its name among samples, if any.
     """
 
     def of_heads(run: Record) -> float | None:
@@ -37,23 +37,22 @@ def correlation(studies: Studies, number: str, printed: str, sampled: str = "") 
         graph = run["metrics"].get("graph") or {}
         return fisher(graph.get("gtd") or [], graph.get(sampled) or [])
 
-    def measure(z: Callable[[Record], float | None], part: str, left_out: str = "") -> list[Measurement]:
+    def over_heads(runs: Sequence[Record]) -> float:
+        return 1 / sqrt(np.median([np.size(estimates.matrix(run)["gtd"]) for run in runs]) - 3)  # the error of z
+
+    def measure(z: Callable[[Record], float | None], part: str, left_out: str = "") -> Iterator[Measurement]:
         among = [algorithm for algorithm in labels.PAPER_ALGORITHMS if algorithm != left_out]
-        return over_seeds(
+        rows = over_seeds(
             studies, "attention", lambda run: z(run) if _on_race(run, among) else None, part=part, lend=False,
             paper=lambda model: studies.paper.claim(printed), aside=part != "heads",
-            without=labels.algorithm_title(left_out), least=_over_heads, method=NO_SURER.format("heads"),
+            without=labels.algorithm_title(left_out), least=over_heads, method=NO_SURER.format("heads"),
         )  # fmt: skip
+        return (on_scale(row, np.tanh, "Fisher's z") for row in rows)
 
-    rows = measure(of_heads, "heads")
-    rows += [row for row in measure(of_heads, "heads, without ElemMul", "elemmul") if _has_elemmul(studies, row.study)]
-    rows += measure(of_samples, "heads × samples") if sampled else []
-    return [on_scale(row, np.tanh, "Fisher's z") for row in rows]
-
-
-def _over_heads(runs: Sequence[Record]) -> float:
-    """The error of Fisher's z over the heads of a run."""
-    return 1 / sqrt(np.median([np.size(estimates.matrix(run)["gtd"]) for run in runs]) - 3)
+    yield from measure(of_heads, "heads")
+    without = measure(of_heads, "heads, without ElemMul", "elemmul")
+    yield from (row for row in without if _has_elemmul(studies, row.study))
+    yield from measure(of_samples, "heads × samples") if sampled else ()
 
 
 def _on_race(run: Record, among: Sequence[str] = tuple(labels.ALGORITHMS)) -> bool:
@@ -70,7 +69,7 @@ def fisher(x: Sequence[float | None], y: Sequence[float | None]) -> float | None
     return None if np.isnan(r) else float(np.arctanh(r))
 
 
-def dense(studies: Studies) -> list[Measurement]:
+def dense(studies: Studies) -> Iterator[Measurement]:
     """Spread of clustering among the quarter of graphs with the lowest betweenness, over that with the highest.
 
     A path of one hop adds nothing to betweenness, so the lowest is of the densest graphs; the density was not kept.
@@ -87,22 +86,20 @@ def dense(studies: Studies) -> list[Measurement]:
 
     ratio: Callable[[np.ndarray], float] = lambda spreads: spreads[0] / spreads[1] if spreads[1] else nan  # noqa: E731
     rows = over_seeds(studies, "attention", spreads, of_mean=ratio, lend=False, post_hoc=True)
-    return [on_scale(row, lambda value: max(value, 0.0), "none below zero") for row in rows]
+    return (on_scale(row, lambda value: max(value, 0.0), "none below zero") for row in rows)
 
 
-def undefined(studies: Studies) -> list[Measurement]:
+def undefined(studies: Studies) -> Iterator[Measurement]:
     """Share of a model's heads with an undefined clustering on any sample; a run's heads are no draws of their own."""
-    rows = []
     for study, model, every in studies.cells("attention"):
         runs = [run for run in every if _on_race(run) and run["metrics"].get("nan")]
         heads = [np.size(estimates.matrix(run)["gtd"]) for run in runs]
         undefined = [(run["metrics"]["nan"].get("refined") or {}).get("clustering_barrat", 0) for run in runs]
         if runs and all(heads):
             shares = np.minimum(1, np.divide(undefined, heads))  # at most one head per undefined number
-            facts = {"of": "runs", "method": "Clopper-Pearson, a run as one draw", "runs": runs}
-            facts["interval"] = lambda level, shares=shares: _of_shares(shares, level)
-            rows.append(measured(study, model, Estimate(float(shares.mean()), 0, 1, len(runs)), **facts))
-    return rows
+            found, method = Estimate(float(shares.mean()), 0, 1, len(runs)), "Clopper-Pearson, a run as one draw"
+            ends = partial(_of_shares, shares)
+            yield measured(study, model, found, runs=runs, of="runs", method=method, interval=ends)
 
 
 def _of_shares(shares: np.ndarray, level: float) -> tuple[float, float]:
@@ -112,7 +109,7 @@ def _of_shares(shares: np.ndarray, level: float) -> tuple[float, float]:
     return float(low), float(stats.beta.ppf(1 - tail, total + 1, count - total)) if total < count else 1.0
 
 
-def over_checkpoints(studies: Studies, task: str, printed: str) -> list[Measurement]:
+def over_checkpoints(studies: Studies, task: str, printed: str) -> Iterator[Measurement]:
     """r of GTD and a score over the checkpoints of a run, as Table 6 and Figure 3 have it; one seed is descriptive."""
     paper = studies.paper.value(6, gtd_kind="Single GTD", task=printed)
     stage, rows = "pretrain" if task == "wikitext" else "finetune", []
@@ -123,16 +120,14 @@ def over_checkpoints(studies: Studies, task: str, printed: str) -> list[Measurem
             facts["method"] = NO_SURER.format("checkpoints") if r.seeds > 1 else ALONE
             rows.append(measured(study, model, r if r.seeds > 1 else replace(r, error=None), **facts))
     several = any(row.n > 1 for row in rows)
-    return [on_scale(replace(row, aside=several and row.n == 1), np.tanh, "Fisher's z") for row in rows]
+    return (on_scale(replace(row, aside=several and row.n == 1), np.tanh, "Fisher's z") for row in rows)
 
 
-def heads_in_range(studies: Studies, low: float, high: float, inside: bool) -> list[Measurement]:
-    """r of a run's log perplexity and the share of its heads whose GTD lies inside or outside a range.
+def heads_in_range(studies: Studies, low: float, high: float, inside: bool) -> Iterator[Measurement]:
+    """r, over pretraining runs, of log perplexity and the share of heads whose GTD lies inside or outside a range.
 
-    Over pretraining runs, within algorithms and seeds; GTD on RACE-Middle, per head. Beside it without ElemMul, whose
-    GTD is far above that of all others.
+    GTD on RACE-Middle, per head. Beside it without ElemMul, whose GTD is far above that of all others.
     """
-    rows = []
     for study, model, runs in studies.cells("attention"):
         trained = {tuple(map(run["parameters"].get, PRETRAINED)): run for run in studies.of("pretrain").get(study, [])}
         points = []
@@ -145,11 +140,10 @@ def heads_in_range(studies: Studies, low: float, high: float, inside: bool) -> l
             chosen = [point for point in points if point[0]["parameters"]["algorithm"] != without]
             title = labels.algorithm_title(without)
             part = f"share of heads, without {title}" if without else "share of heads"
-            rows += _across(study, model, part, chosen, aside=bool(without), without=title, post_hoc=True)
-    return rows
+            yield from _across(study, model, part, chosen, aside=bool(without), without=title, post_hoc=True)
 
 
-def _across(study: str, model: str, part: str, points: Sequence[tuple], **given: Any) -> list[Measurement]:
+def _across(study: str, model: str, part: str, points: Sequence[tuple], **given: Any) -> Iterator[Measurement]:
     """r over points (run, record that lends it a number, x, y) without what algorithm and seed explain of either.
 
     Nothing where too few are left, and no interval where more than half of the runs have one x: the others, which may
@@ -159,17 +153,16 @@ def _across(study: str, model: str, part: str, points: Sequence[tuple], **given:
     try:
         found = across_runs(*series, [[run["parameters"][key] for run in runs] for key in ("algorithm", "seed")])
     except ValueError:
-        return []
+        return
     alike = max(map(series[0].count, series[0])) > len(runs) / 2
     error = Error.of(1 / sqrt(found.effective - 3), inf) if found.effective > 3 and not alike else None
     z = Estimate.of(float(np.arctanh(np.clip(found.r, -NEARLY_ONE, NEARLY_ONE))), error, len(runs))
     facts = {"of": "runs", "method": "Fisher's z over runs", "runs": [*runs, *filter(None, lenders)], "error": None}
-    return [on_scale(measured(study, model, z, part, **facts | given), np.tanh, "algorithm and seed taken out")]
+    yield on_scale(measured(study, model, z, part, **facts | given), np.tanh, "algorithm and seed taken out")
 
 
-def accurate(studies: Studies) -> list[Measurement]:
+def accurate(studies: Studies) -> Iterator[Measurement]:
     """r of RACE-Middle accuracy over runs with GTD, indirect entropy and minus betweenness."""
-    rows = []
     for study, model, tuned in studies.cells("finetune"):
         points = []
         for run in filter(_on_race, select(studies.of("attention").get(study, []), model=model)):
@@ -179,5 +172,4 @@ def accurate(studies: Studies) -> list[Measurement]:
         for name, (title, sign) in BESIDE_ACCURACY.items():
             means = [estimates.nested_mean(estimates.matrix(run).get(name)) for run, _ in points]
             each = zip(points, sign * pd.Series(means, dtype=float))
-            rows += _across(study, model, title, [(run, None, mean, score) for (run, score), mean in each])
-    return rows
+            yield from _across(study, model, title, [(run, None, mean, score) for (run, score), mean in each])

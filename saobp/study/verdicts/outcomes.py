@@ -149,12 +149,17 @@ def measurements(claim: Claim, studies: Studies) -> list[Measurement]:
     except TypeError as error:
         why = error if function else f"no function {claim.measure.get('by')!r} in saobp/study/verdicts"
         raise ValueError(f"data/claims.yaml, {claim.id}: measure: {why}") from None
-    return [replace(row, claim=claim.id) for row in function(studies, **given)]
+    return [*function(studies, **given)]
 
 
 def of_claim(claim: Claim, studies: Studies) -> list[Verdict]:
     """Decide one claim from each study apart: studies differ in text, size and steps, so they are not pooled."""
     found, rows = measurements(claim, studies), []
+    if studies.again:
+        second = {(row.study, row.part): row for row in measurements(claim, studies.again)}
+        pairs = [(row, second.get((row.study, row.part), row)) for row in found]
+        numbers = attrgetter("estimate", "low", "high")
+        found = [replace(row, again=other) if numbers(other) != numbers(row) else row for row, other in pairs]
     places = [*dict.fromkeys((row.scope, row.study) for row in found if not row.aside)]
     for place in places:
         own = [row for row in found if (row.scope, row.study) == place]
@@ -169,12 +174,3 @@ def of_claim(claim: Claim, studies: Studies) -> list[Verdict]:
 def verdicts(studies: Studies) -> list[Verdict]:
     """Decide every claim, once per scope and study that measured it; a claim that none did is "not run"."""
     return [verdict for claim in claims().values() for verdict in of_claim(claim, studies)]
-
-
-def reruns(studies: Studies, decided: list[Verdict]) -> dict[tuple[str, str, str], Measurement]:
-    """Return the measurements that change when repeated runs take the place of the first: by claim, study, part."""
-    again, numbers = studies.with_reruns(), attrgetter("estimate", "low", "high")
-    first = {row.key: numbers(row) for verdict in decided for row in (*verdict.parts, *verdict.aside)}
-    every = {verdict.claim.id: verdict.claim for verdict in decided}.values()
-    second = [row for claim in every for row in measurements(claim, again)]
-    return {row.key: row for row in second if first.get(row.key, numbers(row)) != numbers(row)}

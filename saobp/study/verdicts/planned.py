@@ -26,13 +26,12 @@ def exams(studies: Studies) -> Iterator[tuple[bool, dict[str, Any], list[dict[st
             yield planned, {"study": study, "model": "", "scope": STORIES, "runs": read}, runs
 
 
-def gain(studies: Studies) -> list[Measurement]:
+def gain(studies: Studies) -> Iterator[Measurement]:
     """High − Original at two hops and more; beside it the controls, how soon, and an interval without normality.
 
     The planned study decides by the mean over the checks of training, as its plan says; notebook 12, which was read
     three times, by the end.
     """
-    rows = []
     for planned, common, runs in exams(studies):
         end, course = accuracy_by_hops.gain(runs), accuracy_by_hops.gain_along(runs)
         if end is None or course is None:
@@ -40,32 +39,29 @@ def gain(studies: Studies) -> list[Measurement]:
         read = partial(_read, planned, common)
         first = read(end[0], AFTER, method=PAIRED, aside=planned, post_hoc=not planned)
         soon = read(course[0], DURING, aside=not planned, post_hoc=not planned)
-        rows += [soon, first] if planned else [first.at_reading(READ, planned=False), soon]
+        yield from (soon, first) if planned else (first.at_reading(READ, planned=False), soon)
         for name, against in (("high", "uniform"), ("uniform", "original"), ("high", "sinkhorn")):
             if found := accuracy_by_hops.gain(runs, name, against):
                 part = f"{labels.algorithm_title(name)} − {labels.algorithm_title(against)} {AFTER}"
-                rows.append(read(found[0], part, method=PAIRED, aside=True))
+                yield read(found[0], part, method=PAIRED, aside=True)
         by_seed = [*(course if planned else end)[1].values()]
         facts = {"interval": partial(sign_flip_interval, by_seed), "method": NOT_NORMAL, "aside": True}
         row = measured(found=mean_interval(by_seed), part=NOT_NORMAL, **facts, **common)
-        rows.append(row.at_reading(analyses("hops") if planned else READ, planned=planned))
-    return rows
+        yield row.at_reading(analyses("hops") if planned else READ, planned=planned)
 
 
-def cause(studies: Studies) -> list[Measurement]:
+def cause(studies: Studies) -> Iterator[Measurement]:
     """High − Sinkhorn, which balances the keys' load and passes no messages; over training where the plan says so.
 
     High − Shuffled stands aside: by the algebra the two are equal, so it checks the code and is no evidence.
     """
-    rows = []
     for planned, common, runs in exams(studies):
         if planned and (course := accuracy_by_hops.gain_along(runs, "high", "sinkhorn")):
-            rows.append(_read(planned, common, course[0], DURING))
+            yield _read(planned, common, course[0], DURING)
         for against, part in (("sinkhorn", AFTER), ("shuffled", "High − Shuffled, equal by the algebra")):
             if found := accuracy_by_hops.gain(runs, "high", against):
                 facts = {"method": PAIRED, "post_hoc": not planned, "aside": planned or against == "shuffled"}
-                rows.append(_read(planned, common, found[0], part, **facts))
-    return rows
+                yield _read(planned, common, found[0], part, **facts)
 
 
 def _read(planned: bool, common: dict[str, Any], found: Estimate, part: str, **facts: Any) -> Measurement:
@@ -79,9 +75,9 @@ def analyses(study: str) -> list[int]:
     return plan.studies()[study].primary.readings
 
 
-def fine_tuned(studies: Studies) -> list[Measurement]:
+def fine_tuned(studies: Studies) -> Iterator[Measurement]:
     """Mean over the plan's tasks after fine-tuning, High − Original, of the seeds that have all tasks in both arms."""
-    tasks, rows = plan.studies()["retrofit"].model_extra["tasks"], []
+    tasks = plan.studies()["retrofit"].model_extra["tasks"]
     for study, runs in studies.of("retrofit").items():
         given = [(run, run["parameters"]) for run in runs]
         own = [run for run, of in given if of["task"] in tasks and of["arm"] in SIDES]
@@ -89,32 +85,27 @@ def fine_tuned(studies: Studies) -> list[Measurement]:
         if len(gaps) > 1:
             found = mean_interval([*gaps.values()])
             row = measured(study, "", found, "six GLUE tasks, MiniLM", scope=PUBLIC, runs=own)
-            rows.append(row.at_reading(analyses("retrofit")))
-    return rows
+            yield row.at_reading(analyses("retrofit"))
 
 
-def branches(studies: Studies) -> list[Measurement]:
+def branches(studies: Studies) -> Iterator[Measurement]:
     """Held-out loss after the branch, High − Original of the same trunk; aside the control that passes no messages."""
-    rows = []
     for study, runs in studies.of("branched").items():
         facts = {"runs": runs, "method": "Student's t over trunks", "of": "trunks"}
         model, gaps = runs[0]["parameters"]["model"], [*branch_gaps(runs).values()]
-        rows.append(measured(study, model, mean_interval(gaps), **facts).at_reading(analyses("branched")))
+        yield measured(study, model, mean_interval(gaps), **facts).at_reading(analyses("branched"))
         if control := [*branch_gaps(runs, ("uniform", "original")).values()]:
-            rows.append(measured(study, model, mean_interval(control), "Uniform − Original", aside=True, **facts))
-    return rows
+            yield measured(study, model, mean_interval(control), "Uniform − Original", aside=True, **facts)
 
 
-def untrained(studies: Studies) -> list[Measurement]:
+def untrained(studies: Studies) -> Iterator[Measurement]:
     """Similarity of sentences with High inserted at the plan's strength and nothing trained; interval over pairs."""
     strength = plan.studies()["retrofit"].model_extra["arms"]["high"]["strength"]
-    rows = []
     for study, runs in studies.of("retrofit-untrained", model="minilm").items():
         for run in runs:
             arms = {(arm["factor"], arm["strength"]): arm for arm in run["metrics"]["similarity"]}
             high = arms["high", strength]
             found = Estimate(high["difference"], *high["interval"], run["metrics"]["pairs"])
             facts = {"of": "pairs", "method": "interval over pairs", "scope": PUBLIC, "interval": by_normal_law(found)}
-            facts |= {"post_hoc": True}  # the plan's departures: a first look came before it
-            rows.append(measured(study, "", found, "STS-B, MiniLM", runs=[run], **facts))
-    return rows
+            # post hoc: the plan's departures say that a first look came before it
+            yield measured(study, "", found, "STS-B, MiniLM", runs=[run], post_hoc=True, **facts)

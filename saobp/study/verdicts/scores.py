@@ -1,6 +1,6 @@
 """Measurements of scores: what one algorithm adds to another by benchmark, and a decoder's zero-shot accuracy."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 import numpy as np
@@ -78,49 +78,43 @@ def _each(studies: Studies, stage: str = "finetune", sides: tuple[str, str] = SI
     return [Scores(*cell, sides) for cell in cells if {run["data"].get("source") for run in cell[-1]} != {"synthetic"}]
 
 
-def gains(studies: Studies) -> list[Measurement]:
+def gains(studies: Studies) -> Iterator[Measurement]:
     """Every column of Table 2; GLUE is the mean of its nine tasks, less those on which both sides are constant.
 
     Beside the mean of fewer stands no number of the paper's, which is of all nine.
     """
-    rows = []
     for scores in _each(studies):
         for column, tasks in BENCHMARKS.items():
             own = [task for task in tasks if task not in scores.constant]
             whole, model = len(own) == len(tasks), labels.published_model(scores.model)
             paper = studies.printed(2, column.replace("-", "_"), model=model) if whole else None
             part = column if whole else f"{column}, {len(own)} of {len(tasks)} tasks"
-            rows += scores.measure(part, dict.fromkeys(own, 1 / len(own)), paper) if own else []
-    return rows
+            yield from scores.measure(part, dict.fromkeys(own, 1 / len(own)), paper) if own else ()
 
 
-def glue(studies: Studies) -> list[Measurement]:
+def glue(studies: Studies) -> Iterator[Measurement]:
     """Each of the nine tasks of Table 8."""
     return _alone(studies, "finetune", 8, GLUE)
 
 
-def _alone(studies: Studies, stage: str, table: int, metrics: dict[str, str]) -> list[Measurement]:
+def _alone(studies: Studies, stage: str, table: int, metrics: dict[str, str]) -> Iterator[Measurement]:
     """Each of some tasks, beside the paper's metric in a table."""
-    rows = []
     for scores in _each(studies, stage):
         model = labels.published_model(scores.model)
         for task, metric in metrics.items():
-            rows += scores.alone(task, studies.printed(table, metric, model=model))
-    return rows
+            yield from scores.alone(task, studies.printed(table, metric, model=model))
 
 
-def long_range(studies: Studies) -> list[Measurement]:
+def long_range(studies: Studies) -> Iterator[Measurement]:
     """The gain on QNLI and on RACE-Middle, each minus the mean gain on the other tasks of Table 2 that were run."""
-    rows = []
     for scores in _each(studies):
         others = [task for tasks in BENCHMARKS.values() for task in tasks if task in scores.gaps]
         rest = [task for task in others if task not in ("qnli", "race")]
         for task in ("qnli", "race") if rest else ():
-            rows += scores.measure(TASKS[task].title, {task: 1.0} | dict.fromkeys(rest, -1 / len(rest)))
-    return rows
+            yield from scores.measure(TASKS[task].title, {task: 1.0} | dict.fromkeys(rest, -1 / len(rest)))
 
 
-def zero_shot(studies: Studies) -> list[Measurement]:
+def zero_shot(studies: Studies) -> Iterator[Measurement]:
     """A decoder's zero-shot accuracy on RACE-Middle and BoolQ; seeds borrow the spread of the study's encoders."""
     encoders = {scores.study: scores.spread for scores in _each(studies)}
     for scores in _each(studies, "decoder"):
@@ -128,11 +122,8 @@ def zero_shot(studies: Studies) -> list[Measurement]:
     return _alone(studies, "decoder", 7, ZERO_SHOT)
 
 
-def versus(studies: Studies, tasks: Sequence[tuple[str, str, str]]) -> list[Measurement]:
+def versus(studies: Studies, tasks: Sequence[tuple[str, str, str]]) -> Iterator[Measurement]:
     """The first algorithm's score minus the second's, on each of some tasks."""
-    return [
-        row
-        for task, *sides in tasks
-        for scores in _each(studies, sides=tuple(sides))
-        for row in scores.measure(TASKS[task].title, {task: 1.0}, also=labels.algorithm_title(sides[1]))
-    ]
+    for task, *sides in tasks:
+        for scores in _each(studies, sides=tuple(sides)):
+            yield from scores.measure(TASKS[task].title, {task: 1.0}, also=labels.algorithm_title(sides[1]))

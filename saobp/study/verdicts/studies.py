@@ -24,10 +24,11 @@ BORROWED, ALONE = "one seed; spread over seeds borrowed from {}", "one seed, des
 
 @dataclass(frozen=True, eq=False)
 class Studies:
-    """The records of each study by its name, and the paper's printed numbers."""
+    """The records of each study by its name, and the paper's printed numbers; `again`: the same `with_reruns`."""
 
     records: Mapping[str, Sequence[Record]]
     paper: Published
+    again: "Studies | None" = None
 
     def of(self, stage: str, **parameters: Any) -> dict[str, list[Record]]:
         """Return the records of one stage with these parameters, of the studies that have any."""
@@ -58,20 +59,20 @@ class Studies:
         table = repeats().drop_duplicates(["study", "run"])
         losses = {(study, run): both for study, run, *both in table.iloc[:, :4].itertuples(index=False)}
 
+        def other(loss: float, *name: str) -> float:
+            return max(losses.get(name, [loss]), key=lambda one: abs(one - loss))
+
         def second(run: Record, study: str) -> Record:
-            metrics = dict(run["metrics"])
-            if (study, run["name"]) in losses:
-                tracked = log(metrics["perplexity"])
-                metrics["perplexity"] = exp(max(losses[study, run["name"]], key=lambda loss: abs(loss - tracked)))
-            for place, branch in enumerate(branches := [*metrics.get("branches", ())]):
-                if both := losses.get((study, f"{run['name']}, {branch['algorithm']}")):
-                    branches[place] = branch | {"held_out": max(both, key=lambda loss: abs(loss - branch["held_out"]))}
-            metrics |= {"branches": branches} if branches else {}
-            if swept := metrics.get("strengths"):
-                names = [(study, f"strength {one['strength']}, seed {one['seed']}") for one in swept]
-                again = [{"again": losses[name][1]} if name in losses else {} for name in names]
-                metrics["strengths"] = [one | new for one, new in zip(swept, again)]
-            return run | {"metrics": metrics}
+            metrics, name = dict(run["metrics"]), run["name"]
+            if (study, name) in losses:
+                metrics["perplexity"] = exp(other(log(metrics["perplexity"]), study, name))
+            for branch in (branches := [dict(one) for one in metrics.get("branches", ())]):
+                branch["held_out"] = other(branch["held_out"], study, f"{name}, {branch['algorithm']}")
+            for one in (swept := [dict(one) for one in metrics.get("strengths") or ()]):
+                if both := losses.get((study, f"strength {one['strength']}, seed {one['seed']}")):
+                    one["again"] = both[1]
+            found = {"branches": branches, "strengths": swept}
+            return run | {"metrics": metrics | {key: parts for key, parts in found.items() if parts}}
 
         return replace(self, records={name: [second(run, name) for run in runs] for name, runs in self.records.items()})
 
@@ -80,7 +81,8 @@ def tracked() -> Studies:
     """Load every tracked study."""
     found = (folder for folder in (paths.root() / "data" / "results").iterdir() if folder.is_dir())
     names = sorted(folder.name for folder in found if not folder.name.startswith("."))  # that of a cut publication
-    return Studies({name: load(name) for name in names}, numbers.load())
+    first = Studies({name: load(name) for name in names}, numbers.load())
+    return replace(first, again=first.with_reruns())
 
 
 def over_seeds(
@@ -88,7 +90,7 @@ def over_seeds(
     of_mean: Callable[[Any], float] = float, lend: bool = True,
     least: Callable[[Sequence[Record]], float] = lambda runs: 0.0,
     paper: Callable[[str], float | None] = lambda model: None, **given: Any,
-) -> list[Measurement]:  # fmt: skip
+) -> Iterator[Measurement]:  # fmt: skip
     """Measure a number of each seed in every study and size: one side's minus the other's, or `of_mean` of all runs'.
 
     `read` gives that of a run, None where it does not enter; `paper` the paper's number for a model; `least` of a
@@ -110,7 +112,6 @@ def over_seeds(
             cells.append((study, model, runs, found))
     several = sorted({study for study, *_, found in cells if len(found) > 1})
     lent = borrow([found for *_, found in cells]) if lend and several else []
-    rows = []
     for place, (study, model, runs, found) in enumerate(cells):
         floor = least(runs) / sqrt(len(found)) if len(found) > 1 else 0.0
         one, facts = mean_interval(found, least=floor), {"paper": paper(model), "runs": runs} | given
@@ -118,5 +119,4 @@ def over_seeds(
             one, facts["method"] = lent[place], BORROWED.format(labels.joined(several))
         elif len(found) == 1:
             facts |= {"method": ALONE, "aside": facts.get("aside", False) or bool(several)}
-        rows.append(measured(study, model, one, **facts))
-    return rows
+        yield measured(study, model, one, **facts)

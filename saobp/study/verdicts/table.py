@@ -24,14 +24,10 @@ HEADS = ("Claim", "Measured (margin)", "Outcome", "Ours [95 %]", "Paper", "n", "
 SHARES = (0.19, 0.23, 0.13, 0.16, 0.06, 0.08, 0.09)  # of the page, a column each
 POST_HOC, SMALL, SENSITIVE = "†", "‡", "§"
 PAGE = 15  # claims that a page holds, of up to four lines each
-Reruns = dict[tuple[str, str, str], Measurement]
 
 
-def frame(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> pd.DataFrame:
-    """Return one row per measurement; a claim that was not run has one without numbers.
-
-    `reruns`: the measurement with the repeated runs in place of the first, by claim, study and measurement.
-    """
+def frame(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Return one row per measurement; a claim that was not run has one without numbers."""
     rows = []
     for verdict in verdicts:
         claim = verdict.claim
@@ -46,7 +42,7 @@ def frame(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> pd.DataF
                 row["covers_paper"] = bool(part.low <= part.paper <= part.high)
             if not part.aside:
                 row |= {"outcome_of_measurement": of_part(claim, part), "seeds_to_decide": seeds_to_decide(claim, part)}
-            if again := (reruns or {}).get(part.key):
+            if again := part.again:
                 row |= {"rerun": again.estimate, "rerun_outcome": of_part(claim, again)}
                 row |= {"rerun_low": again.low, "rerun_high": again.high} if again.bounded else {}
             rows.append(row)
@@ -111,11 +107,11 @@ def _number(value: float, claim: Claim, *ends: float) -> str:
     return "×" + decimal(value, places) if claim.unit == "ratio" else decimal(value, places, "+")
 
 
-def to_markdown(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> str:
+def to_markdown(verdicts: Sequence[Verdict]) -> str:
     """Return a pipe table under its caption, and one of the runs that were made twice, if any."""
     words = render.captions()["claims"]
     said = f"**Claims.** {words['all']}\n\n{render.markdown(shown(verdicts))}\n"
-    for name, found in (("repeated", repeated(verdicts, reruns or {})), ("left out", left_out(verdicts))):
+    for name, found in (("repeated", repeated(verdicts)), ("left out", left_out(verdicts))):
         said += f"\n**Sensitivity.** {words[name]}\n\n{render.markdown(found)}\n" if len(found) else ""
     return said
 
@@ -128,14 +124,11 @@ def shown(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     return found.assign(Scope=found["Scope"] + studies)
 
 
-def repeated(verdicts: Sequence[Verdict], reruns: Reruns) -> pd.DataFrame:
+def repeated(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Return each number that a second run changes, with its outcome, and with the one of two that is not tracked."""
-    return _sensitivity("Measurement", "With the other run", [
-        (row.claim, f"{part.part}, {part.study}", part, reruns[part.key])
-        for row in verdicts
-        for part in (*row.parts, *row.aside)
-        if part.key in reruns
-    ])  # fmt: skip
+    parts = [(row.claim, part) for row in verdicts for part in (*row.parts, *row.aside) if part.again]
+    rows = [(claim, f"{part.part}, {part.study}", part, part.again) for claim, part in parts]
+    return _sensitivity("Measurement", "With the other run", rows)
 
 
 def left_out(verdicts: Sequence[Verdict]) -> pd.DataFrame:
@@ -159,22 +152,20 @@ def to_latex(verdicts: Sequence[Verdict]) -> str:
     return render.latex(shown(verdicts), render.captions()["claims"]["all"], "tab:saobp-claims", spec=spec, rows=PAGE)
 
 
-def write(
-    verdicts: Sequence[Verdict], folder: Path, formats: Sequence[str] = tuple(FORMATS), reruns: Reruns | None = None
-) -> list[Path]:
+def write(verdicts: Sequence[Verdict], folder: Path, formats: Sequence[str] = tuple(FORMATS)) -> list[Path]:
     """Write claims.csv, claims.md and claims.tex into a folder; returns their paths. ValueError for another format."""
     render.refuse_unknown(formats, FORMATS)
     texts = {
-        "csv": lambda: frame(verdicts, reruns).to_csv(index=False, float_format="%.6g", lineterminator="\n"),
-        "md": lambda: to_markdown(verdicts, reruns),
+        "csv": lambda: frame(verdicts).to_csv(index=False, float_format="%.6g", lineterminator="\n"),
+        "md": lambda: to_markdown(verdicts),
         "tex": lambda: to_latex(verdicts),
     }
     return [paths.write_text(Path(folder) / f"claims.{name}", texts[name]()) for name in formats]
 
 
-def one_claim(verdicts: Sequence[Verdict], reruns: Reruns) -> str:
+def one_claim(verdicts: Sequence[Verdict]) -> str:
     """Return everything on one claim (texts/claim.txt.j2): measurements, records, and what would change its outcome."""
     page = Template((paths.root() / "texts" / "claim.txt.j2").read_text("utf-8"), trim_blocks=True, lstrip_blocks=True)
     functions = (_count, _interval, _margin, _number, _tests, _unit, of_part, outcomes.change_to_open, seeds_to_decide)
     given = {function.__name__.lstrip("_"): function for function in functions}
-    return page.render(claim=verdicts[0].claim, verdicts=verdicts, reruns=reruns, **given).strip()
+    return page.render(claim=verdicts[0].claim, verdicts=verdicts, **given).strip()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from math import exp, log
 
 import numpy as np
@@ -28,26 +29,25 @@ def area(curve: Sequence[dict]) -> float | None:
     return float(np.trapezoid(points[:, 1], points[:, 0]) / np.ptp(points[:, 0])) if len(points) > 1 else None
 
 
-def convergence(studies: Studies) -> list[Measurement]:
+def convergence(studies: Studies) -> Iterator[Measurement]:
     """High − Original: real text by seeds; story text by sizes, whose few seeds share their text."""
     of_seeds = partial(over_seeds, studies, "pretrain", sides=SIDES)
-    real = of_seeds(lambda run: area(run["metrics"].get("curve") or []), post_hoc=True)
+    real = [*of_seeds(lambda run: area(run["metrics"].get("curve") or []), post_hoc=True)]
     real += of_seeds(HELD_OUT, log=True, part="loss at the last step", aside=True)
-    rows = [row for row in real if row.scope != STORIES]
+    yield from (row for row in real if row.scope != STORIES)
     for record, pairs in _story_pairs(studies):
         row = partial(measured, "stories", "", runs=[record])
         means = pairs.groupby("model", sort=False)["area"].mean()
         facts = {"of": "sizes", "method": "Student's t over models, one mean per size"}
         text = "story text, learning rates and seeds of a size averaged"
-        rows.append(row(mean_interval(means.tolist()), text, post_hoc=True, **facts))
+        yield row(mean_interval(means.tolist()), text, post_hoc=True, **facts)
         for model in means.index if len(means) > 2 else ():
             without = labels.model_title(model)
             found = mean_interval(means.drop(model).tolist())
-            rows.append(row(found, f"story text, without {without}", aside=True, without=without, **facts))
+            yield row(found, f"story text, without {without}", aside=True, without=without, **facts)
         for column, text in (("area", "story text, pairs"), ("end", "story text, pairs, loss at the last step")):
             facts = {"of": "pairs", "method": "Student's t over pairs", "aside": True}
-            rows.append(row(mean_interval(pairs[column].tolist()), text, **facts))
-    return rows
+            yield row(mean_interval(pairs[column].tolist()), text, **facts)
 
 
 def _story_pairs(studies: Studies) -> Iterator[tuple[dict, pd.DataFrame]]:
@@ -65,9 +65,8 @@ def _story_pairs(studies: Studies) -> Iterator[tuple[dict, pd.DataFrame]]:
             yield record, pd.DataFrame({**found["end"][["model", "learning_rate"]], **gaps})
 
 
-def convergence_by_size(studies: Studies) -> list[Measurement]:
+def convergence_by_size(studies: Studies) -> Iterator[Measurement]:
     """Mini − Medium of the paper's sizes on story text; one seed each, with the spread of the smaller models."""
-    rows = []
     for record, pairs in _story_pairs(studies):
         cells = pairs.groupby("model")["area"].agg(list)
         alike = pairs.groupby(["model", "learning_rate"], dropna=False)["area"].agg(list)  # seeds of one recipe
@@ -76,28 +75,23 @@ def convergence_by_size(studies: Studies) -> list[Measurement]:
             gap = float(np.mean(cells["mini"]) - np.mean(cells["medium"]))
             found = Estimate.of(gap, Error.of(float(np.sqrt(2 * variance)), freedom), 1)
             facts = {"method": "one seed each; spread over seeds borrowed from the smaller models", "post_hoc": True}
-            rows.append(measured("stories", "", found, "BERT-Mini − BERT-Medium, story text", runs=[record], **facts))
-    return rows
+            yield measured("stories", "", found, "BERT-Mini − BERT-Medium, story text", runs=[record], **facts)
 
 
-def regularizers(studies: Studies, against: dict[str, str]) -> list[Measurement]:
+def regularizers(studies: Studies, against: dict[str, str]) -> Iterator[Measurement]:
     """Log perplexity on WikiText, High − each regulariser (by its printed name); on held-out training text aside."""
-    rows = []
     for name, title in against.items():
         paper = studies.printed(3, "PPL_WikiText", ("BP-High", title), scale=log)
         compared = partial(over_seeds, studies, "pretrain", sides=("high", name), log=True)
-        wikitext = lambda run: (run["metrics"].get("wikitext") or {}).get("perplexity")  # noqa: E731
-        rows += compared(wikitext, part=title, paper=lambda model, paper=paper: paper)
-        rows += compared(HELD_OUT, part=f"{title}, held-out training text", aside=True)
-    return rows
+        yield from compared(metric("wikitext", "perplexity"), part=title, paper=lambda model, paper=paper: paper)
+        yield from compared(HELD_OUT, part=f"{title}, held-out training text", aside=True)
 
 
-def decoders(studies: Studies) -> list[Measurement]:
+def decoders(studies: Studies) -> Iterator[Measurement]:
     """Log perplexity, causal High − Original; a single seed borrows the spread of such decoders, or of its encoders.
 
     Beside it the form that reads later rows: what it gains, and what of that is the leak.
     """
-    rows = []
     for study, model, runs in studies.cells("decoder"):
         own = [*seed_gaps(runs, HELD_OUT, log=True).values()]
         if not own:
@@ -106,14 +100,13 @@ def decoders(studies: Studies) -> list[Measurement]:
         paper = studies.printed(7, "PPL_WikiText", scale=log, model=labels.published_model(model))
         causal = [run for run in runs if run["parameters"]["algorithm"] in SIDES]
         seen = study not in plan.studies()  # before the plan named endpoint and margin
-        rows.append(measured(study, model, found, runs=causal, paper=paper, method=method, post_hoc=seen))
+        yield measured(study, model, found, runs=causal, paper=paper, method=method, post_hoc=seen)
         uncut = seed_gaps(runs, HELD_OUT, ("high_all_rows", "original"), log=True)
         leaks = [-run["metrics"]["leak"]["leak"] for run in select(runs, algorithm="high_all_rows")]
         for part, values in (("High that reads later rows", [*uncut.values()]), (LEAK, leaks)):
             if values:
                 facts = {"runs": runs, "paper": paper, "aside": True, "method": "control"}
-                rows.append(measured(study, model, mean_interval(values), part, **facts))
-    return rows
+                yield measured(study, model, mean_interval(values), part, **facts)
 
 
 def _lent(studies: Studies, study: str, model: str, own: list[float]) -> tuple[Estimate, str]:
@@ -127,25 +120,24 @@ def _lent(studies: Studies, study: str, model: str, own: list[float]) -> tuple[E
     return mean_interval(own), ALONE
 
 
-def strengths(studies: Studies) -> list[Measurement]:
+def strengths(studies: Studies) -> Iterator[Measurement]:
     """λ of Mini times its parameters over a size's, minus λ as printed: arithmetic, without a spread."""
-    mini, rows = SIZES["mini"].strength * body_parameters("mini", VOCABULARY), []
+    mini = SIZES["mini"].strength * body_parameters("mini", VOCABULARY)
     for size in ("small", "medium"):
         value = mini / body_parameters(size, VOCABULARY) - SIZES[size].strength
         exact: Ends = lambda level, value=value: (value, value)  # noqa: E731
         facts = {"of": "formulas", "scope": PRINTED, "interval": exact, "method": "arithmetic"}
-        rows.append(measured("arithmetic", size, Estimate(value, value, value, 1), **facts))
-    return rows
+        yield measured("arithmetic", size, Estimate(value, value, value, 1), **facts)
 
 
-def cost(studies: Studies, phase: str, to: str) -> list[Measurement]:
+def cost(studies: Studies, phase: str, to: str) -> Iterator[Measurement]:
     """Median ratio of a training step's times, round by round, with the interval of the median.
 
     Where the ratio is that to Original's kernel, that kernel must be a fused one. The planned study is of several
     thread counts, a part each.
     """
-    rows, timed = [], [*studies.of("cost").items(), *studies.of("alternations", phase=phase, passes="one call").items()]
-    for study, runs in timed:
+    timed = studies.of("cost").items(), studies.of("alternations", phase=phase, passes="one call").items()
+    for study, runs in chain(*timed):
         for run in runs:
             ways, model = run["metrics"]["ways"], run["parameters"]["model"]
             found = ways["high"][phase].get(to)
@@ -156,5 +148,4 @@ def cost(studies: Studies, phase: str, to: str) -> list[Measurement]:
                 threads = run["parameters"].get("threads")
                 part = labels.counted(threads, "thread") if threads else ""
                 facts = {"of": "rounds", "method": "median, error from quartiles", "paper": paper}
-                rows.append(measured(study, model, estimate, part, runs=[run], **facts))
-    return rows
+                yield measured(study, model, estimate, part, runs=[run], **facts)
