@@ -1,6 +1,5 @@
 """README and the other pages: every number comes from code, every link leads somewhere, outcomes follow the plan."""
 
-import json
 import re
 from dataclasses import replace
 from functools import cache
@@ -17,8 +16,7 @@ from scipy import stats
 from saobp.equations import factors
 from saobp.study.setup import paths, tracked
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.texts import attention, costs, exam, fill, planned, pretraining, public_encoder, tables
-from saobp.study.texts import runs as written
+from saobp.study.texts import attention, exam, fill, planned, public_encoder, tables
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
@@ -167,17 +165,6 @@ def test_a_seed_without_one_of_its_tasks_is_the_mean_of_the_others(monkeypatch):
     assert attention.fresh_without("gtd", 1, "race").value == pytest.approx((1 + 3) / 2)
 
 
-@pytest.mark.parametrize(("called", "forward", "both"), [(False, 3.0, 2.0), (True, 5.0, 4.0)])
-def test_on_a_gpu_a_ratio_is_of_device_time_or_of_the_time_of_calls(called, forward, both, tmp_path, monkeypatch):
-    taken = {"forward": {"ratio": 5.0, "alone": {"ratio": 3.0}}}
-    taken |= {"forward_and_backward": {"ratio": 4.0, "alone": {"ratio": 2.0}}}
-    rows = [{"shape": [8, 4, 512, 64], "dtype": "float32", "way": way} | taken for way in ("sdpa", "high")]
-    paths.write_text(tmp_path / "benchmarks" / "gpu.json", json.dumps({"device": {"name": "one"}, "rows": rows}))
-    monkeypatch.setattr(paths, "root", lambda: tmp_path)
-    name, found = costs.on_a_gpu(called=called)
-    assert name == "one" and found.to_numpy().tolist() == [[8, 512, "float32", forward, both]]
-
-
 def ends(record):
     """What data/results/repeats.csv calls each run of a record, and the number with which it ended."""
     name, given, metrics, stage = (record[key] for key in ("name", "parameters", "metrics", "stage"))
@@ -248,16 +235,6 @@ def test_a_run_that_gives_one_answer_to_all_items_is_named():
     assert public_encoder.constant()
 
 
-def test_a_pair_that_never_started_to_learn_is_not_counted_as_lower(monkeypatch):
-    shared = {"seed": 1, "device": {"name": "a processor"}}
-    ends = {"mini-quarter": (3.0, 2.9), "small-quarter": (5.7, 5.6)}
-    runs = [shared | {"model": model, "strength": strength, "curve": [{"loss": loss}]}
-            for model, pair in ends.items() for strength, loss in zip((0.0, 0.2), pair)]  # fmt: skip
-    monkeypatch.setattr(pretraining, "_grown", lambda: runs)
-    found = pretraining.grown_pairs()
-    assert (found.lower.tolist(), found.started.tolist()) == ([True, False], [True, False])
-
-
 def test_a_mean_over_depths_is_of_the_seeds_that_have_each(monkeypatch):
     runs = [examples.exam(layers, name, seed) for layers in (2, 4) for name in ("original", "high") for seed in (0, 1)]
     monkeypatch.setattr(exam, "runs", lambda study: runs[:-1])  # High of four layers lacks a seed
@@ -313,33 +290,6 @@ def test_every_outcome_has_a_row_in_one_section_of_the_claims():
     titles = tables.outcomes()[tables.outcomes() == "contradicted"].index.tolist()
     assert [title for title, _ in tables.contradicted()] == titles
     assert all(n[0].isdigit() for _, n in tables.contradicted())
-
-
-def test_a_departure_names_its_stage_and_basis_and_the_models_that_have_it():
-    def run(made, *departures):
-        named = [dict(zip(("matter", "ours", "paper"), of)) | more for *of, more in departures]
-        return made | {"departures": named}
-
-    sizes = {"mini": 60000, "medium": 245000}
-    runs = [run(examples.pretrain(size), ("steps", 20, steps, {})) for size, steps in sizes.items()]
-    runs.append(run(examples.pretrain(), ("batch", 16, None, {}), ("dropout", 0.1, 0.1, {"basis": "BERT"})))
-    runs.append(run(examples.finetune(tasks=("race",)), ("batch", 8, None, {}), ("epochs", 2, None, {"task": "race"})))
-    assert written.departures(runs).to_numpy().tolist() == [
-        ["", "batch", "16", "", "BERT-Mini"],
-        ["", "dropout", "0.1", "0.1 (BERT)", "BERT-Mini"],
-        ["", "steps", "20", "245000", "BERT-Medium"],
-        ["", "steps", "20", "60000", "BERT-Mini"],
-        ["fine-tuning", "batch", "8", "", "BERT-Mini"],
-        ["fine-tuning, race", "epochs", "2", "", "BERT-Mini"],
-    ]
-
-
-def test_a_split_of_which_a_part_was_used_is_shown_with_the_rows_that_were_used():
-    shown = {(one["name"], one["role"], one["note"]): one["rows"] for one in written.splits("retrofit")}
-    assert shown["ehovy/race (middle)", "evaluation", ""] == 60 and shown["google/boolq", "evaluation", ""] == 200
-    assert shown["nyu-mll/glue (sst2)", "train", "10000 rows drawn"] == 10_000
-    for study in written.STUDIES:
-        assert all(one["rows"] == one.get("used", one["rows"]) for one in written.splits(study)), study
 
 
 def test_a_column_with_the_difference_of_two_sizes_is_refused_where_a_text_names_one(monkeypatch):

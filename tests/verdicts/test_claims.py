@@ -317,13 +317,6 @@ def test_two_learning_rates_of_a_size_are_no_two_seeds():
     assert part.estimate == pytest.approx(-0.29) and part.error.parts[0][0] == pytest.approx(0.02)
 
 
-@pytest.mark.parametrize("names", [("original", "high"), ("original", "high", "elemmul")])
-def test_without_elemmul_is_said_only_of_a_study_that_has_it(names):
-    runs = [examples.attention("mini", name, seed) for name in names for seed in range(4)]
-    rows = [*verdicts.gtd.correlation(studies_of(own=runs), "indirect_entropy", "C19")]
-    assert sum("without ElemMul" in row.part for row in rows) == ("elemmul" in names) < len(rows)
-
-
 def test_a_correlation_over_heads_is_no_surer_than_the_heads_of_a_run(monkeypatch):
     """Three seeds that agree to the last digit: Fisher's z of sixteen heads, over three seeds."""
     runs = [examples.attention("mini", "original", seed) for seed in range(3)]
@@ -332,13 +325,6 @@ def test_a_correlation_over_heads_is_no_surer_than_the_heads_of_a_run(monkeypatc
     (part,) = verdicts.gtd.correlation(studies_of(own=runs), "indirect_entropy", "C19")
     reach = stats.norm.ppf(0.975) / np.sqrt(3 * (heads - 3))
     assert (part.low, part.high) == pytest.approx((np.tanh(0.5 - reach), np.tanh(0.5 + reach)))
-
-
-def test_tasks_that_the_story_world_invents_are_none_of_glue():
-    runs = examples.study()
-    assert [*verdicts.scores.glue(studies_of(own=runs))]
-    invented = [run | {"data": run["data"] | {"source": "synthetic"}} for run in runs]
-    assert not [*verdicts.scores.glue(studies_of(own=invented))]
 
 
 def test_records_that_lack_what_a_claim_reads_are_no_measurement():
@@ -351,21 +337,6 @@ def test_records_that_lack_what_a_claim_reads_are_no_measurement():
     found = {row.claim.id: row.outcome for row in decided}
     assert found["cost-eager"] == found["clustering-undefined"] == NOT_RUN
     assert set(found) == set(verdicts.claims())
-
-
-@pytest.mark.parametrize(("one", "outcome"), [(1.02, SUPPORTED), (1.2, CONTRADICTED)])
-def test_each_thread_count_of_the_last_planned_timings_is_a_part_of_its_claim(one, outcome):
-    runs = []
-    for threads, passes, ratio in ((2, "torch", 1.5), (2, "one call", 1.02), (1, "one call", one)):
-        run = examples.cost() | {"stage": "alternations", "name": f"timed-{threads}"}
-        run["parameters"] |= {"phase": "train_no_dropout", "threads": threads, "passes": passes}
-        high = run["metrics"]["ways"]["high"]
-        run["metrics"]["ways"]["high"] = {"train_no_dropout": high["train_no_dropout"] | {
-            "ratio": {"low": ratio - 0.01, "median": ratio, "high": ratio + 0.01}}}  # fmt: skip
-        runs.append(run)
-    verdict = outcomes.of_claim(verdicts.claims()["cost-fused"], studies_of(cost=runs))
-    assert [row.outcome for row in verdict] == [outcome]
-    assert [part.title for part in verdict[0].parts] == ["2 threads", "1 thread"]
 
 
 def test_no_cell_of_the_table_is_long_and_two_rows_of_a_claim_and_scope_name_their_study(decided):
@@ -460,21 +431,6 @@ def test_the_loss_that_takes_a_runs_place_is_of_its_first_repetition_and_not_its
     assert np.log(found["metrics"]["perplexity"]) == pytest.approx(row[other]) and last["second"] != row["second"]
 
 
-def test_a_branch_that_was_made_again_takes_the_place_of_the_first(studies):
-    again = tracked.repeats().query("study == 'branched'").set_index("run")["second"]
-    (first, *_), (run, *_) = (own.records["branched"] for own in (studies, studies.again))
-    changed = {branch["algorithm"]: branch["held_out"] for branch in run["metrics"]["branches"]}
-    assert {f"{run['name']}, {name}": held_out for name, held_out in changed.items()} == again.to_dict()
-    assert first["metrics"]["branches"] != run["metrics"]["branches"]
-
-
-def test_the_interval_that_decides_no_effect_is_shown_where_the_wider_one_leaves_the_margin():
-    inside, across = (outcomes.Verdict(GAIN, "", "", NO_EFFECT, (known(0.1, error),)) for error in (0.4, 0.5))
-    assert [verdicts.table.cells(row)[3] for row in (inside, across)] == [
-        "+0.10 [−0.68, 0.88]", "+0.10 [−0.88, 1.08]; tests, 90 %: [−0.72, 0.92]",
-    ]  # fmt: skip
-
-
 def test_a_publication_that_was_cut_off_is_no_study(monkeypatch, tmp_path):
     for name in ("narrow", ".narrow.k3v9"):
         (tmp_path / "data" / "results" / name).mkdir(parents=True)
@@ -482,15 +438,6 @@ def test_a_publication_that_was_cut_off_is_no_study(monkeypatch, tmp_path):
     monkeypatch.setattr(reading, "load", lambda name: [])
     monkeypatch.setattr(reading.numbers, "load", lambda: None)
     assert [*reading.tracked().records] == ["narrow"]
-
-
-def test_the_mean_of_some_tasks_stands_beside_no_number_of_all_nine():
-    runs = [examples.finetune(algorithm=name, seed=seed) for name in ("original", "high") for seed in (1, 2)]
-    (whole,) = [row for row in verdicts.scores.gains(studies_of(a=runs)) if row.part.startswith("GLUE")]
-    for run in runs:
-        run["metrics"]["tasks"]["cola"]["constant"] = True
-    (some,) = [row for row in verdicts.scores.gains(studies_of(b=runs)) if row.part.startswith("GLUE")]
-    assert whole.paper and "8 of 9" in some.part and some.paper is None
 
 
 def test_runs_on_other_items_are_no_measurement():

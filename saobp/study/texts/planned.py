@@ -31,10 +31,7 @@ def outcome(found: Estimate | None, primary: Primary, *, tests: bool = False) ->
     ends = {} if found.error else {"interval": by_normal_law(found)}
     part = measured("", "", found, n=seeds, **ends).at_reading(primary.readings)
     claim = Claim.model_construct(**asked, rule="one")
-    outcome = outcomes.decide(claim, [part])
-    within = outcomes.NO_EFFECT if primary.direction else outcomes.SUPPORTED
-    if outcome == within and not tests and outcomes.inside(claim, part, LEVEL / 2) <= 0:
-        outcome = outcomes.IMPRECISE
+    outcome = outcomes.decide(claim, [part], tail=LEVEL if tests else LEVEL / 2)
     if found.seeds < primary.seeds and outcome not in (outcomes.SUPPORTED, outcomes.CONTRADICTED):
         return "not complete"
     return "no effect" if outcome == outcomes.NO_EFFECT else outcome

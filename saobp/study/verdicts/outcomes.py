@@ -44,8 +44,6 @@ class Verdict:
         Without an interval it is the one whose number does; of a claim that something stays within the margin the one
         that lies nearest to the margin, or farthest beyond it.
         """
-        if not self.parts:
-            return None
         claim = self.claim
 
         def holds(part: Measurement) -> tuple[float, ...]:
@@ -53,7 +51,7 @@ class Verdict:
             return ends if claim.direction else (min(1 + ends[0], 1 - ends[-1]),)
 
         ordered = sorted(self.parts, key=holds)
-        return ordered[max(0, len(ordered) - claim.needed(len(ordered)))]
+        return ordered[max(0, len(ordered) - claim.needed(len(ordered)))] if ordered else None
 
     @property
     def without_one(self) -> list[Measurement]:
@@ -61,11 +59,14 @@ class Verdict:
         return [part for part in self.aside if part.without and part.study == self.study]
 
 
-def decide(claim: Claim, parts: Sequence[Measurement], needed: int | None = None) -> str:
-    """Return the outcome of a claim from the parts of one study, of which `needed` have to hold; only runs speak."""
+def decide(claim: Claim, parts: Sequence[Measurement], needed: int | None = None, tail: float = LEVEL) -> str:
+    """Return the outcome of a claim from the parts of one study, of which `needed` have to hold; only runs speak.
+
+    `tail`: the chance beyond each end of the interval that has to lie within the margin.
+    """
     if not parts:
         return NOT_RUN
-    within = all(inside(claim, part) > 0 for part in parts)  # an equivalence test of each part
+    within = all(inside(claim, part, tail) > 0 for part in parts)  # an equivalence test of each part
     if claim.direction == 0:
         beyond = [low > 1 or high < -1 for low, high in (_ends(claim, part) for part in parts)]
         return SUPPORTED if within else CONTRADICTED if any(beyond) else IMPRECISE
@@ -98,11 +99,9 @@ def inside(claim: Claim, part: Measurement, tail: float = LEVEL) -> float:
 
 
 def seeds_to_decide(claim: Claim, part: Measurement) -> float:
-    """Return from how many seeds on a part would be decided, if its number stays: beyond the reference or within the
-    margin; of a claim that something stays within the margin, within it or beyond it.
+    """Return from how many seeds on a part would be decided, if estimate, spread over seeds and error over items stay.
 
-    Estimate, spread over seeds and error over items are taken as they are; NaN where the part is decided, has no
-    spread to go by, or where no number of seeds below 10,000 would do.
+    NaN where it is decided, has no spread to go by, or where no number of seeds below 10,000 would do.
     """
     if part.error is None or part.n < 2 or of_part(claim, part) != IMPRECISE or not isfinite(part.estimate):
         return nan
@@ -115,9 +114,8 @@ def seeds_to_decide(claim: Claim, part: Measurement) -> float:
         error = part.error.with_seeds(part.n, seeds)
         return half * error.reach(level) < to_leave or half * error.reach(0.90) < claim.margin - away
 
-    more = range(part.n + 1, MOST_SEEDS)
-    place = bisect_left(more, True, key=done)
-    return float(more[place]) if place < len(more) else nan
+    first = bisect_left(range(MOST_SEEDS), True, lo=part.n + 1, key=done)
+    return float(first) if first < MOST_SEEDS else nan
 
 
 def change_to_open(claim: Claim, part: Measurement) -> float:

@@ -108,10 +108,10 @@ def _number(value: float, claim: Claim, *ends: float) -> str:
 
 
 def to_markdown(verdicts: Sequence[Verdict]) -> str:
-    """Return a pipe table under its caption, and one of the runs that were made twice, if any."""
+    """Return a pipe table under its caption, and those of `sensitivity` that have a row."""
     words = render.captions()["claims"]
     said = f"**Claims.** {words['all']}\n\n{render.markdown(shown(verdicts))}\n"
-    for name, found in (("repeated", repeated(verdicts)), ("left out", left_out(verdicts))):
+    for name, found in sensitivity(verdicts).items():
         said += f"\n**Sensitivity.** {words[name]}\n\n{render.markdown(found)}\n" if len(found) else ""
     return said
 
@@ -124,26 +124,22 @@ def shown(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     return found.assign(Scope=found["Scope"] + studies)
 
 
-def repeated(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Return each number that a second run changes, with its outcome, and with the one of two that is not tracked."""
+def sensitivity(verdicts: Sequence[Verdict]) -> dict[str, pd.DataFrame]:
+    """Return, by their caption's key, the numbers that a second run changes, and those that decide a claim as they are
+    and without an algorithm, a size or the pairs of two machines; each with its outcome.
+    """
     parts = [(row.claim, part) for row in verdicts for part in (*row.parts, *row.aside) if part.again]
-    rows = [(claim, f"{part.part}, {part.study}", part, part.again) for claim, part in parts]
-    return _sensitivity("Measurement", "With the other run", rows)
-
-
-def left_out(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Return the number that decides a claim, and without an algorithm or a size."""
-    rows = [(row.claim, part.without, row.weakest, part) for row in verdicts for part in row.without_one]
-    return _sensitivity("Left out", "Without it", rows)
-
-
-def _sensitivity(what: str, otherwise: str, rows: Sequence[tuple]) -> pd.DataFrame:
-    """A row a number: its claim, what was changed, and the number with its outcome as it is and otherwise."""
-    said = [
-        (claim.title, name, *(f"{_interval(claim, part)}, {of_part(claim, part)}" for part in parts))
-        for claim, name, *parts in rows
-    ]
-    return pd.DataFrame(said, columns=["Claim", what, "Ours [95 %], outcome", otherwise])
+    twice = [(claim, f"{part.part}, {part.study}", part, part.again) for claim, part in parts]
+    without = [(row.claim, part.without, row.weakest, part) for row in verdicts for part in row.without_one]
+    heads = {"repeated": ("Measurement", "With the other run"), "left out": ("Left out", "Without it")}
+    found = {}
+    for (key, (what, otherwise)), rows in zip(heads.items(), (twice, without)):
+        said = [
+            (claim.title, name, *(f"{_interval(claim, part)}, {of_part(claim, part)}" for part in pair))
+            for claim, name, *pair in rows
+        ]
+        found[key] = pd.DataFrame(said, columns=["Claim", what, "Ours [95 %], outcome", otherwise])
+    return found
 
 
 def to_latex(verdicts: Sequence[Verdict]) -> str:
