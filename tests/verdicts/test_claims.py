@@ -27,11 +27,15 @@ GAIN = Claim(
     margin=1.0, rule="one",
 )  # fmt: skip
 ALL, MOST = (GAIN.model_copy(update={"rule": rule}) for rule in ("all", "most"))
+NINE = MOST.model_copy(update={"parts": 9})
 WITHIN = GAIN.model_copy(update={"direction": 0, "reference": 1.0, "margin": 0.1})
 
 
 def known(value, error=0.1, n=3, freedom=inf):
     return measured("", "", Estimate.of(value, Error(((error, freedom),)), n), f"{value}")
+
+
+BARELY, UP, DOWN = known(1.7, 1.0), known(1.0), known(-1.0)  # 1.7 standard errors: one-sided 4.5 %
 
 
 def over(values):
@@ -69,21 +73,24 @@ def test_one_measurement_is_decided_by_its_interval_and_the_margin(claim, value,
         assert outcomes.decide(opposite, [known(-value, error)]) == expected
 
 
-def test_all_parts_need_no_correction_and_one_failure_needs_one():
-    barely = known(1.7, 1.0)  # 1.7 standard errors: one-sided 4.5 %
-    assert outcomes.decide(ALL, [barely] * 5) == SUPPORTED
-    assert outcomes.decide(ALL, [barely] * 4 + [known(1.0, 1.0)]) == IMPRECISE
-    failing = [known(5.0)] * 4 + [known(-2.0, 1.0)]  # 2.3 %: not after the five that could fail
-    assert outcomes.decide(ALL, failing) == IMPRECISE
-    assert outcomes.decide(ALL, [known(5.0)] * 4 + [known(-3.0, 1.0)]) == CONTRADICTED
+@pytest.mark.parametrize(("claim", "parts", "outcome"), [
+    (ALL, [BARELY] * 5, SUPPORTED), (ALL, [BARELY] * 4 + [known(1.0, 1.0)], IMPRECISE),  # no correction
+    (ALL, [known(5.0)] * 4 + [known(-2.0, 1.0)], IMPRECISE),  # 2.3 %: not after the five that could fail
+    (ALL, [known(5.0)] * 4 + [known(-3.0, 1.0)], CONTRADICTED),
+    (NINE, [UP] * 5 + [DOWN] * 4, SUPPORTED), (NINE, [UP] * 4 + [DOWN] * 5, CONTRADICTED),
+    (NINE, [UP] * 4, IMPRECISE),  # fewer than most of nine were run
+    (NINE, [BARELY] * 9, IMPRECISE),  # five of nine at 5 % each would be found by chance
+])  # fmt: skip
+def test_all_is_an_intersection_union_test_and_most_a_partial_conjunction_of_the_named_parts(claim, parts, outcome):
+    assert outcomes.decide(claim, parts) == outcome
 
 
 def test_where_one_of_all_parts_was_measured_it_is_tested_as_one(monkeypatch):
-    barely, three = known(1.7, 1.0), ALL.model_copy(update={"parts": 3})
-    for rows, outcome in (([barely], IMPRECISE), ([known(2.1, 1.0)], SUPPORTED), ([barely, known(5.0)], SUPPORTED)):
+    three = ALL.model_copy(update={"parts": 3})
+    for rows, outcome in (([BARELY], IMPRECISE), ([known(2.1, 1.0)], SUPPORTED), ([BARELY, known(5.0)], SUPPORTED)):
         monkeypatch.setattr(outcomes, "measurements", lambda claim, studies, rows=rows: rows)
         (found,) = outcomes.of_claim(three, studies_of())
-        assert (found.outcome, outcomes.of_part(found.claim, barely) == SUPPORTED) == (outcome, len(rows) > 1)
+        assert (found.outcome, outcomes.of_part(found.claim, BARELY) == SUPPORTED) == (outcome, len(rows) > 1)
 
 
 def test_the_part_that_is_shown_holds_its_claim_back_most():
@@ -91,16 +98,6 @@ def test_the_part_that_is_shown_holds_its_claim_back_most():
     assert verdicts.Verdict(ALL, "", "", IMPRECISE, tuple(bare)).weakest.estimate == -0.5
     near = known(0.93, 0.01), known(1.02, 0.01)  # 0.93 lies nearer to the margin of 0.1
     assert verdicts.Verdict(WITHIN, "", "", SUPPORTED, near).weakest.estimate == 0.93
-
-
-def test_most_is_a_partial_conjunction_over_the_parts_that_are_named():
-    up, down = known(1.0), known(-1.0)
-    nine = MOST.model_copy(update={"parts": 9})
-    assert outcomes.decide(nine, [up] * 5 + [down] * 4) == SUPPORTED
-    assert outcomes.decide(nine, [up] * 4 + [down] * 5) == CONTRADICTED
-    assert outcomes.decide(nine, [up] * 4) == IMPRECISE  # fewer than most of nine were run
-    barely = known(1.7, 1.0)
-    assert outcomes.decide(nine, [barely] * 9) == IMPRECISE  # five of nine at 5 % each would be found by chance
 
 
 def rates(claim, truths, trials, seeds=5):

@@ -75,12 +75,6 @@ def heads_up(measure: str) -> tuple[int, int]:
     return int((gaps > 0).sum()), len(gaps)
 
 
-def heads() -> tuple[float, int]:
-    """Return Spearman's ρ, over one encoder's heads, of the mass that is moved and the largest column sum; and n."""
-    found = pd.DataFrame(tracked.metrics(STUDY, "beyond")[0]["heads"])
-    return found["moved"].corr(found["largest_column"], method="spearman"), len(found)
-
-
 def learned_up(study: str) -> tuple[int, int]:
     """Count the heads whose learned strength ends above its start, and all of them."""
     found = strengths.learned(tracked.metrics(study, "beyond")[0]["strengths"])

@@ -36,15 +36,10 @@ def boolq() -> list[dict[str, Any]]:
 
 
 def public() -> pd.DataFrame:
-    """Return what `saobp inspect` found of a public decoder's perplexity, a row per strength (`perplexities`)."""
-    return pd.read_csv(paths.root() / "data" / "results" / "smollm2.csv", index_col="strength")
-
-
-def public_rise(strength: float) -> Estimate:
-    """Return by how many percent a public decoder's perplexity rises at a strength (95 % over texts)."""
-    found = public().loc[strength]
-    rise, low, high = (100 * (found[name] - 1) for name in ("ratio", "ratio_low", "ratio_high"))
-    return Estimate(rise, low, high, int(found["texts"]))
+    """Return what `saobp inspect` found of a public decoder's perplexity, a row per strength; rise: in percent."""
+    found = pd.read_csv(paths.root() / "data" / "results" / "smollm2.csv", index_col="strength")
+    rises = 100 * (found[["ratio", "ratio_low", "ratio_high"]] - 1)
+    return found.assign(rise=[Estimate(*ends, row) for ends, row in zip(rises.to_numpy(), found["texts"])])
 
 
 def read(strength: float, task: str = "wikipedia") -> Estimate | None:

@@ -3,6 +3,7 @@
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from saobp.study.paper import numbers
@@ -38,8 +39,8 @@ def page(name: str) -> str:
     environment = Environment(loader=FileSystemLoader(folder()), undefined=StrictUndefined, **options)
     written = (percent, effect, interval, measured, span, labels.joined, labels.counted, mean_interval, perplexity)
     environment.filters |= {each.__name__: each for each in written}
-    environment.filters |= {"fixed": fixed, "signed": signed, "task": lambda task: TASKS[task].title}
-    environment.filters |= {"model": labels.model_title, "algorithm": labels.algorithm_title}
+    titles = {"task": lambda task: TASKS[task].title, "algorithm": labels.algorithm_title}
+    environment.filters |= titles | {"fixed": fixed, "signed": signed, "frame": pd.DataFrame}
     environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES, "tracked": tracked}
     environment.globals |= {
         "holds": partial(_holds, name),

@@ -79,8 +79,7 @@ def fine_tuned(studies: Studies) -> Iterator[Measurement]:
     """Mean over the plan's tasks after fine-tuning, High − Original, of the seeds that have all tasks in both arms."""
     tasks = plan.studies()["retrofit"].model_extra["tasks"]
     for study, runs in studies.of("retrofit").items():
-        given = [(run, run["parameters"]) for run in runs]
-        own = [run for run, of in given if of["task"] in tasks and of["arm"] in SIDES]
+        own = [run for run in runs if run["parameters"]["task"] in tasks and run["parameters"]["arm"] in SIDES]
         gaps = seed_gaps(own, metric("headline"), by="arm", tasks=len(tasks))
         if len(gaps) > 1:
             found = mean_interval([*gaps.values()])
@@ -101,11 +100,10 @@ def branches(studies: Studies) -> Iterator[Measurement]:
 def untrained(studies: Studies) -> Iterator[Measurement]:
     """Similarity of sentences with High inserted at the plan's strength and nothing trained; interval over pairs."""
     strength = plan.studies()["retrofit"].model_extra["arms"]["high"]["strength"]
-    for study, runs in studies.of("retrofit-untrained", model="minilm").items():
-        for run in runs:
-            arms = {(arm["factor"], arm["strength"]): arm for arm in run["metrics"]["similarity"]}
-            high = arms["high", strength]
-            found = Estimate(high["difference"], *high["interval"], run["metrics"]["pairs"])
-            facts = {"of": "pairs", "method": "interval over pairs", "scope": PUBLIC, "interval": by_normal_law(found)}
-            # post hoc: the plan's departures say that a first look came before it
-            yield measured(study, "", found, "STS-B, MiniLM", runs=[run], post_hoc=True, **facts)
+    for study, (run,) in studies.of("retrofit-untrained", model="minilm").items():
+        arms = {(arm["factor"], arm["strength"]): arm for arm in run["metrics"]["similarity"]}
+        high = arms["high", strength]
+        found = Estimate(high["difference"], *high["interval"], run["metrics"]["pairs"])
+        facts = {"of": "pairs", "method": "interval over pairs", "scope": PUBLIC, "interval": by_normal_law(found)}
+        # post hoc: the plan's departures say that a first look came before it
+        yield measured(study, "", found, "STS-B, MiniLM", runs=[run], post_hoc=True, **facts)

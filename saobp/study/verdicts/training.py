@@ -131,10 +131,9 @@ def strengths(studies: Studies) -> Iterator[Measurement]:
 
 
 def cost(studies: Studies, phase: str, to: str) -> Iterator[Measurement]:
-    """Median ratio of a training step's times, round by round, with the interval of the median.
+    """Median ratio of a training step's times, round by round; to Original's kernel where that is a fused one.
 
-    Where the ratio is that to Original's kernel, that kernel must be a fused one. The planned study is of several
-    thread counts, a part each.
+    The planned study is of several thread counts, a part each.
     """
     timed = studies.of("cost").items(), studies.of("alternations", phase=phase, passes="one call").items()
     for study, runs in chain(*timed):
