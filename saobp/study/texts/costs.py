@@ -14,10 +14,7 @@ PLANNED, BATCH, MOST_THREADS = "cost", 32, 2  # the study of 300 alternations pe
 
 
 def ratio(phase: str, study: str = STUDY) -> Estimate:
-    """Return High's time over Original's in a study's timing run: the median of its rounds and its quartiles.
-
-    Phases: "train", "train_no_dropout" and "inference".
-    """
+    """Return High's time over Original's in a study's timing run: the median of its rounds and its quartiles."""
     metrics = tracked.metrics(study, "cost")[0]
     found = metrics["ways"]["high"][phase]["ratio"]
     return Estimate(found["median"], found["low"], found["high"], metrics["repeats"])

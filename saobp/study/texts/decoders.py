@@ -43,10 +43,7 @@ def public() -> pd.DataFrame:
 
 
 def read(strength: float, task: str = "wikipedia") -> Estimate | None:
-    """Return what the step changes in that decoder, text by text: its loss (nats per token), or answers (points).
-
-    None where the task was not run at the strength.
-    """
+    """Return what the step changes in it by text: nats per token of Wikipedia, or points; None where it was not run."""
     runs = tracked.select("retrofit", "retrofit-untrained", model="smollm2", task=task)
     found = {run["parameters"]["strength"]: run["metrics"] for run in runs}
     if strength not in found:

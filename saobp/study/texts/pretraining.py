@@ -28,10 +28,7 @@ def start_and_end(study: str = STUDY) -> tuple[float, int]:
 
 
 def gap(name: str = "high", study: str = STUDY, *on: str) -> Estimate:
-    """Return an algorithm's held-out loss minus Original's at the end, in nats, over the seeds of both.
-
-    `on`: "wikitext" for WikiText-103 in place of the training text's own.
-    """
+    """Return an algorithm's last held-out loss minus Original's, in nats, over seeds; `on` "wikitext" in its place."""
     return seed_gap(tracked.select(study, "pretrain"), metric(*on, "perplexity"), (name, "original"), log=True)
 
 
@@ -58,10 +55,7 @@ def branches(name: str = "high", study: str = "branched") -> Estimate:
 
 
 def later_start(study: str, of: str = "training") -> Estimate:
-    """Return by which factor High starts to learn later than Original, by training or held-out loss (`starts`).
-
-    Over the seeds in which both start.
-    """
+    """Return by which factor High starts to learn later than Original, by a loss (`starts`), over seeds of both."""
     starts = encoders(study, of).pivot(index="seed", columns="algorithm", values="start")
     return geometric_interval((starts["high"] / starts["original"]).dropna())
 

@@ -25,10 +25,7 @@ def cell(number: int, row: str, column: str) -> pd.Series:
 
 
 def claimed(claim: str, study: str, beside: str = "") -> Estimate:
-    """Return the measurement that decides a claim in a study, or the one `beside` it whose name starts so.
-
-    Both stand in `figures/claims.csv`. Raises KeyError where not exactly one does.
-    """
+    """Return what decides a claim in a study, or stands `beside` it under a name that starts so; KeyError for none."""
     found = read("claims").query("claim == @claim and study == @study")
     aside = found["role"] == "aside"
     found = found[aside & found["measurement"].str.startswith(f"{beside},") if beside else ~aside]
@@ -83,10 +80,7 @@ def contradicted() -> list[tuple[str, str]]:
 
 
 def claims(*starts: str) -> tuple[list[str], str]:
-    """Return figures/claims.md in two parts: its first table, cut before each claim of `starts`; what stands below it.
-
-    Raises ValueError for a start that is no claim.
-    """
+    """Return the first table of claims.md, cut before each claim of `starts` (or ValueError), and what follows it."""
     _, table, *below = (paths.figures() / "claims.md").read_text(encoding="utf-8").strip().split("\n\n")
     _, _, *lines = table.splitlines()
     named = read("figure-claims").drop_duplicates(["claim", "study"])["claim"].tolist()

@@ -98,10 +98,7 @@ def _second_lead(study: str, model: str, part: str, gaps: list[dict], runs: Sequ
 
 
 def step(studies: Studies, number: str, *, ratio: bool = False) -> Iterator[Measurement]:
-    """The same heads after the step and before it, in models trained with High: each task is a part, over seeds.
-
-    `ratio`: after over before, on the log scale.
-    """
+    """The same heads after the step and before it, in High's models: each task is a part; `ratio`: on the log scale."""
 
     def change(run: Record, task: str) -> float | None:
         own, found = run["parameters"], (run["metrics"].get("changes") or {}).get(number) or {}

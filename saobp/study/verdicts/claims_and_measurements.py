@@ -128,10 +128,7 @@ def by_normal_law(found: Estimate) -> Ends:
 def measured(
     study: str, model: str, found: Estimate, part: str = "", also: str = "", runs: Iterable[Record] = (), **given: Any
 ) -> Measurement:
-    """Return the measurement that an estimate from `runs` is; `part` and `also` stand around the model's name.
-
-    `given`: other fields, such as a scope or an interval that are not those of the model and of the estimate's error.
-    """
+    """Return the measurement that an estimate from `runs` is, of `part`, model and `also`; `given`: other fields."""
 
     def interval(level: float) -> tuple[float, float]:
         reach = found.error.reach(level) if found.error is not None and found.error.size else inf

@@ -133,10 +133,7 @@ def change_to_open(claim: Claim, part: Measurement) -> float:
 
 
 def measurements(claim: Claim, studies: Studies) -> list[Measurement]:
-    """Return all measurements of a claim; none where nothing measures it or nothing was run.
-
-    Raises ValueError for a function that there is not, or another argument than it takes.
-    """
+    """Return all measurements of a claim; ValueError for a function that there is not, or an argument that it lacks."""
     if not claim.measure:
         return []
     given = dict(claim.measure)

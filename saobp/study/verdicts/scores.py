@@ -79,10 +79,7 @@ def _each(studies: Studies, stage: str = "finetune", sides: tuple[str, str] = SI
 
 
 def gains(studies: Studies) -> Iterator[Measurement]:
-    """Every column of Table 2; GLUE is the mean of its nine tasks, less those on which both sides are constant.
-
-    Beside the mean of fewer stands no number of the paper's, which is of all nine.
-    """
+    """Every column of Table 2; GLUE less tasks on which both sides are constant, then beside no number of the paper."""
     for scores in _each(studies):
         for column, tasks in BENCHMARKS.items():
             own = [task for task in tasks if task not in scores.constant]
