@@ -305,7 +305,9 @@ def test_the_glance_says_what_late_starts_do_and_of_one_size(ends, said):
     trained = [examples.pretrain("mini", "high", seed) for seed in range(len(ends))] + [examples.pretrain("small")]
     for place, (run, end) in enumerate(zip(trained, (*ends, 9.0))):
         run["metrics"] |= {"training": [{"step": 100 + place, "loss": 4.0}], "perplexity": np.exp(end)}
-    assert said in headings(by_seed.plot_headlines(glance(trained), 6.3))[2]
+    frame = glance(trained)
+    assert said in headings(by_seed.plot_headlines(frame, 6.3))[2]
+    assert "r is nan" not in figures.caption("glance", frame)
 
 
 def test_the_early_difference_is_of_three_hops_in_the_seeds_of_both_at_the_check_nearest_to_its_step():
@@ -364,6 +366,7 @@ def test_gains_set_the_paper_s_difference_beside_ours_where_both_algorithms_were
     assert ours.loc["RACE-Middle", ["gain", "low", "high"]].tolist() == [table.value, table.low, table.high]
     assert paper.loc["QQP", "gain"] == 4.48 and paper.loc["QQP", "low"] > 3
     assert np.isnan(paper.loc[["CoLA", "STS-B"], "low"]).all(), "correlations, without an error"
+    assert draw("gains", runs).axes[0].get_yticklabels()[0].get_text().startswith(ours["gain"].idxmax())
     assert gains.numbers(frame)["ours_above"] == (ours["low"] > 0).sum()
     assert drawing.relevant("gains", [*runs, examples.finetune("mini", "low", 42)]) == runs
 

@@ -29,6 +29,7 @@ def test_a_number_has_four_significant_digits_and_the_csv_more(value, half, text
     one = Table(4, {"GTD": "GTD"}, {(("BERT-Mini",), "GTD"): Cell(ours=ours)})
     assert Cell(ours=ours).number() == text
     assert f"| {text} | 1×9 |" in examples.narrow(one.to_markdown()) and f",{value:.6g}," in one.to_csv()
+    assert text.split("± ")[1].replace("<", "$<$") in one.to_latex()
 
 
 @pytest.mark.parametrize(
