@@ -201,7 +201,7 @@ def claim(id: str) -> None:
     """
     from saobp.study import verdicts
 
-    known, studies = verdicts.claims(), verdicts.tracked()
+    known = verdicts.claims()
     if id not in known:
         near = difflib.get_close_matches(id, known, cutoff=0.0)
         raise ValueError(f"claim: no claim {id!r}; the nearest are {', '.join(near)} (all: figures/claims.csv)")
