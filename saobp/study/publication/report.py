@@ -116,15 +116,10 @@ def _run(run: Executed, record: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _tables(folder: Path, names: str) -> list[dict[str, Any]]:
-    """Return tables that were written: rows, caption and notes as HTML, and the files for reuse."""
-    found = []
-    for path in sorted(folder.glob(names)):
-        head, *rest = path.read_text(encoding="utf-8").split("\n\n")
-        rows = next(part for part in rest if part.startswith("|"))
-        parts = {"caption": head, "rows": rows, "notes": "\n\n".join(part for part in rest if part != rows)}
-        html = {name: Markup(formulas.markdown(part)) for name, part in parts.items()}
-        found.append({"name": path.stem, "files": _files(path), **html})
-    return found
+    """Return tables that were written, caption and notes with them, as HTML, and the files for reuse."""
+    found = sorted(folder.glob(names))
+    texts = [Markup(formulas.markdown(path.read_text(encoding="utf-8"))) for path in found]
+    return [{"name": path.stem, "files": _files(path), "text": text} for path, text in zip(found, texts)]
 
 
 def _files(path: Path) -> list[str]:

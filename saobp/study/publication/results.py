@@ -66,7 +66,7 @@ def rebuild() -> None:
 def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
     source, own = (paths.results(study) for study in (shown_study(), PAPER_STUDY))
-    decided = verdicts.verdicts(verdicts.tracked())
+    decided = verdicts.decided()
     first, hashes = (records.load(own), records.hashes(own)) if source != own else ([], {})
     return figures.publish(
         records.load(source), folder, hashes | records.hashes(source), decided=decided, first=first,
@@ -93,7 +93,7 @@ def single(
     if number == "claims":
         if profile or every:
             raise ValueError("claims: all of them, from every tracked study; leave out --study and --all")
-        decided = verdicts.verdicts(verdicts.tracked())
+        decided = verdicts.decided()
         if kind == "figure":
             made = figures.write_claims(decided, folder, formats, width)
         else:

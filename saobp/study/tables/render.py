@@ -125,6 +125,7 @@ class Table:
             gap, ratio, differs = cell.difference or NOTHING, cell.ratio or NOTHING, "yes" if cell.differs else "no"
             lines.append({
                 "table": self.number, "row": " ".join(filter(None, labels)), "column": key,
+                "model": labels[0], "line": " ".join(labels[1:]),
                 "published": cell.published, "ours": cell.ours if ours is NOTHING else f"{ours.value:.6g}",
                 "low": ours.low, "high": ours.high, "runs": ours.seeds, "items": ours.items,
                 "difference": gap.value, "difference_low": gap.low, "difference_high": gap.high,

@@ -1,14 +1,13 @@
 """Numbers of the tables in `figures/`, cells and claims: the paper's beside ours, with interval, runs and items."""
 
-import re
 from itertools import pairwise
 
 import pandas as pd
 
-from saobp.study.setup import labels, paths
+from saobp.study import verdicts
+from saobp.study.setup import paths
 from saobp.study.statistics import Estimate
-
-MEASUREMENT = ["claim", "study", "measurement"]
+from saobp.study.tables import render
 
 
 def read(name: str) -> pd.DataFrame:
@@ -25,10 +24,9 @@ def cell(number: int, row: str, column: str) -> pd.Series:
 
 
 def claimed(claim: str, study: str, beside: str = "") -> Estimate:
-    """Return what decides a claim in a study, or stands `beside` it under a name that starts so; KeyError for none."""
-    found = read("claims").query("claim == @claim and study == @study")
-    aside = found["role"] == "aside"
-    found = found[aside & found["measurement"].str.startswith(f"{beside},") if beside else ~aside]
+    """Return what decides a claim in a study, or the part that stands `beside` it; KeyError for none or several."""
+    role = "part == @beside and role == 'aside'" if beside else "role == 'primary'"
+    found = read("claims").query(f"claim == @claim and study == @study and {role}")
     if len(found) != 1:
         which = f"{beside!r} beside" if beside else "of"
         raise KeyError(f"claims.csv: {len(found)} measurements {which} {claim!r} in {study!r}")
@@ -42,7 +40,7 @@ def score_differences() -> dict[str, Estimate]:
     KeyError where a column has several, of several sizes or studies: a text has to say which.
     """
     frame = read("table8")
-    found = frame[frame["difference"].notna() & frame["row"].str.endswith(" High")].set_index("column")
+    found = frame.dropna(subset="difference").query("line == 'High'").set_index("column")
     if found.index.has_duplicates:
         raise KeyError(f"table8.csv: several rows of High have a difference, {sorted(set(found['row']))}")
     columns = ["difference", "difference_low", "difference_high", "runs"]
@@ -53,9 +51,8 @@ def below_words() -> tuple[int, int]:
     """Count the tasks on which our Original scores below the bag of words, and the tasks where both have a score."""
     frame = read("table8")
     scores = frame.assign(ours=pd.to_numeric(frame["ours"], errors="coerce")).dropna(subset="ours").set_index("column")
-    plain = scores[scores["row"].str.fullmatch("BERT-.* Original")]["ours"]  # of the sizes that have a run
-    both = pd.concat([plain, scores[scores["row"] == "bag of words"]["ours"]], axis=1).dropna()
-    words = both.drop("Avg", errors="ignore").to_numpy()
+    sides = [scores[scores["line"] == line]["ours"] for line in ("Original", "bag of words")]
+    words = pd.concat(sides, axis=1).dropna().drop("Avg", errors="ignore").to_numpy()
     return int((words[:, 0] < words[:, 1]).sum()), len(words)
 
 
@@ -66,24 +63,25 @@ def outcomes() -> pd.Series:
 
 def supported_in_part() -> int:
     """Count the supported outcomes of claims that name parts, sizes or tasks, of which some were not run."""
-    text = (paths.figures() / "claims.md").read_text(encoding="utf-8")
-    return len(re.findall(r"\| supported \([^)]*not run\)", text))
+    return sum(row.outcome == verdicts.OUTCOMES[0] and row.not_run > 0 for row in verdicts.decided())
 
 
 def contradicted() -> list[tuple[str, str]]:
     """Return the claims that are contradicted, each with n; "3 seeds", or "1 seed, its spread borrowed"."""
-    deciding = read("figure-claims").query("decides and outcome == 'contradicted'")
-    found = deciding.merge(read("claims")[[*MEASUREMENT, "n", "of"]], on=MEASUREMENT)
-    lent = ((found["n"] == 1) & (found["of"] == "seeds")).map({True: ", its spread borrowed", False: ""})
-    counts = [labels.counted(int(row.n), row.of.removesuffix("s")) for row in found.itertuples()]
-    return [*zip(found["title"], counts + lent)]
+    found = [row for row in verdicts.decided() if row.outcome == "contradicted"]
+    counts = [(verdicts.count(row.weakest), (row.weakest.n, row.weakest.of) == (1, "seeds")) for row in found]
+    return [(row.claim.title, n + ", its spread borrowed" * lent) for row, (n, lent) in zip(found, counts)]
 
 
-def claims(*starts: str) -> tuple[list[str], str]:
-    """Return the first table of claims.md, cut before each claim of `starts` (or ValueError), and what follows it."""
-    _, table, *below = (paths.figures() / "claims.md").read_text(encoding="utf-8").strip().split("\n\n")
-    _, _, *lines = table.splitlines()
-    named = read("figure-claims").drop_duplicates(["claim", "study"])["claim"].tolist()
+def claims(*starts: str) -> list[str]:
+    """Return the table of claims, cut before each claim of `starts`; ValueError for one that is none."""
+    decided = verdicts.decided()
+    named, table = [row.claim.id for row in decided], verdicts.shown(decided)
     cuts = [named.index(start) for start in starts]
-    parts = ["\n".join([*table.splitlines()[:2], *lines[one:other]]) for one, other in pairwise([*cuts, len(lines)])]
-    return parts, "\n\n".join(below)
+    return [render.markdown(table[one:other]) for one, other in pairwise([*cuts, len(table)])]
+
+
+def sensitivity() -> dict[str, str]:
+    """Return what depends on a second run, an algorithm, a size or a machine: a table by the words above it."""
+    found = verdicts.sensitivity(verdicts.decided())
+    return {render.captions()["claims"][name]: render.markdown(table) for name, table in found.items()}

@@ -11,13 +11,14 @@ import inspect
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import isfinite, nan
 from operator import attrgetter
 
 from saobp.study.statistics.intervals import LEVEL
 from saobp.study.verdicts import attention, gtd, planned, scores, training
 from saobp.study.verdicts.claims_and_measurements import Claim, Measurement, claims
-from saobp.study.verdicts.studies import Studies
+from saobp.study.verdicts.studies import Studies, tracked
 
 SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN = OUTCOMES = (
     "supported", "contradicted", "no effect beyond the margin", "imprecise", "not run",
@@ -52,6 +53,16 @@ class Verdict:
 
         ordered = sorted(self.parts, key=holds)
         return ordered[max(0, len(ordered) - claim.needed(len(ordered)))] if ordered else None
+
+    @property
+    def left_out(self) -> int:
+        """How many parts of its study were measured and say nothing, such as constant predictors."""
+        return sum(row.n == 0 and row.study == self.study for row in self.aside)
+
+    @property
+    def not_run(self) -> int:
+        """How many parts that the claim names were not run."""
+        return max(0, self.claim.parts - len(self.parts) - self.left_out)
 
     @property
     def without_one(self) -> list[Measurement]:
@@ -169,3 +180,9 @@ def of_claim(claim: Claim, studies: Studies) -> list[Verdict]:
 def verdicts(studies: Studies) -> list[Verdict]:
     """Decide every claim, once per scope and study that measured it; a claim that none did is "not run"."""
     return [verdict for claim in claims().values() for verdict in of_claim(claim, studies)]
+
+
+@cache
+def decided() -> list[Verdict]:
+    """Decide every claim from the tracked studies, once per process."""
+    return verdicts(tracked())

@@ -16,7 +16,7 @@ from saobp.study.verdicts.claims_and_measurements import Claim, Measurement
 from saobp.study.verdicts.outcomes import CONTRADICTED, NO_EFFECT, SUPPORTED, Verdict, of_part, seeds_to_decide
 
 CSV_COLUMNS = (
-    "claim", "study", "scope", "measurement", "role", "estimate", "low", "high", "n", "of", "unit", "direction",
+    "claim", "study", "scope", "measurement", "part", "role", "estimate", "low", "high", "n", "of", "unit", "direction",
     "reference", "margin", "paper", "covers_paper", "outcome_of_measurement", "outcome", "rerun", "rerun_low",
     "rerun_high", "rerun_outcome", "post_hoc", "seeds_to_decide", "method",
 )  # fmt: skip
@@ -35,7 +35,7 @@ def frame(verdicts: Sequence[Verdict]) -> pd.DataFrame:
         fixed |= claim.model_dump(include={"direction", "reference", "margin", "unit"})
         for part in (*verdict.parts, *verdict.aside):
             row = fixed | {name: getattr(part, name) for name in CSV_COLUMNS if hasattr(part, name)}
-            row |= {"measurement": part.part, "role": "aside" if part.aside else "primary"}
+            row |= {"measurement": part.part, "part": part.title, "role": "aside" if part.aside else "primary"}
             row |= {"outcome": None} if part.study != verdict.study else {}  # it decided nothing there
             row |= {} if part.bounded else {"low": None, "high": None}
             if part.bounded and part.paper is not None:
@@ -60,9 +60,8 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
     of = ""
     if len(parts) > 1 or claim.parts > len(parts):
         holding = sum(of_part(claim, other) == SUPPORTED for other in parts)
-        constant = sum(row.n == 0 and row.study == verdict.study for row in verdict.aside)
-        missing = {"left out": constant, "not run": claim.parts - len(parts) - constant}
-        named = "".join(f", {count} {why}" for why, count in missing.items() if count > 0)
+        missing = {"left out": verdict.left_out, "not run": verdict.not_run}
+        named = "".join(f", {count} {why}" for why, count in missing.items() if count)
         of = f" ({holding} of {len(parts)} {'parts hold' if len(parts) > 1 else 'part holds'}{named})"
     decided = verdict.outcome in (SUPPORTED, CONTRADICTED) and claim.direction != 0
     small = outcomes.inside(claim, part, LEVEL / 2) > 0  # all of its 95 % interval lies within the margin
@@ -70,10 +69,11 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
     marks += SENSITIVE * any(of_part(claim, other) != of_part(claim, part) for other in verdict.without_one)
     outcome, ours = f"{verdict.outcome}{of} {marks}".rstrip(), _interval(claim, part) + _tests(claim, part)
     printed = "–" if part.paper is None else _number(part.paper, claim)
-    return claim.title, measured, outcome, ours, printed, _count(part), part.scope
+    return claim.title, measured, outcome, ours, printed, count(part), part.scope
 
 
-def _count(part: Measurement) -> str:
+def count(part: Measurement) -> str:
+    """Return what n counts, as "3 seeds"."""
     return f"{part.n:,} {part.of if part.n != 1 else part.of.removesuffix('s')}"
 
 
@@ -88,9 +88,17 @@ def _unit(claim: Claim) -> str:
 def _interval(claim: Claim, part: Measurement) -> str:
     if not part.bounded or part.low == part.high:
         return _number(part.estimate, claim)
-    shown = (part.low, part.high, *[part.estimate] * (claim.unit == "ratio"))
-    value, low, high = (_number(one, claim, *shown) for one in (part.estimate, part.low, part.high))
-    return f"{value} [{low.lstrip('+×')}, {high.lstrip('+×')}]"
+    return f"{_number(part.estimate, claim, *_shown(claim, part))} {_ends(claim, part)}"
+
+
+def _shown(claim: Claim, part: Measurement) -> tuple[float, ...]:
+    """The numbers whose digits have to be told apart: an interval's ends, and of a ratio the estimate."""
+    return part.low, part.high, *[part.estimate] * (claim.unit == "ratio")
+
+
+def _ends(claim: Claim, part: Measurement) -> str:
+    low, high = (_number(end, claim, *_shown(claim, part)).lstrip("+×") for end in (part.low, part.high))
+    return f"[{low}, {high}]"
 
 
 def _tests(claim: Claim, part: Measurement) -> str:
@@ -98,7 +106,7 @@ def _tests(claim: Claim, part: Measurement) -> str:
     if of_part(claim, part) != NO_EFFECT or outcomes.inside(claim, part, LEVEL / 2) > 0:
         return ""
     tests = replace(part, interval=lambda _: part.interval(1 - 2 * LEVEL))
-    return f"; tests, 90 %: {_interval(claim, tests).partition(' ')[2]}"
+    return f"; tests, 90 %: {_ends(claim, tests)}"
 
 
 def _number(value: float, claim: Claim, *ends: float) -> str:
@@ -162,6 +170,6 @@ def write(verdicts: Sequence[Verdict], folder: Path, formats: Sequence[str] = tu
 def one_claim(verdicts: Sequence[Verdict]) -> str:
     """Return everything on one claim (texts/claim.txt.j2): measurements, records, and what would change its outcome."""
     page = Template((paths.root() / "texts" / "claim.txt.j2").read_text("utf-8"), trim_blocks=True, lstrip_blocks=True)
-    functions = (_count, _interval, _margin, _number, _tests, _unit, of_part, outcomes.change_to_open, seeds_to_decide)
+    functions = (count, _interval, _margin, _number, _tests, _unit, of_part, outcomes.change_to_open, seeds_to_decide)
     given = {function.__name__.lstrip("_"): function for function in functions}
     return page.render(claim=verdicts[0].claim, verdicts=verdicts, **given).strip()
