@@ -4,8 +4,11 @@ import shutil
 from importlib import metadata
 from itertools import product
 
+import click
+import example_records
 import pytest
 import torch
+from click.testing import CliRunner
 from small_models import network, word_tokenizer
 
 from saobp.models import public
@@ -13,7 +16,7 @@ from saobp.study.beyond import branched, inserted, inserted_decoder, multihop, p
 from saobp.study.cost import alternations
 from saobp.study.data import sources
 from saobp.study.data.task_rows import load_task
-from saobp.study.setup import paths
+from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import Finetuning
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.studies import load_study
@@ -26,6 +29,12 @@ READERS = {
     "branched": branched.Branched,
     "cost": plan.Question,
 }
+
+
+def write_record(path, metrics):
+    paths.write_text(path, records.as_text(example_records.record("own", "mini", "high", 0, metrics)))
+
+
 RETROFIT = plan.section(plan.file(), "retrofit", retrofit.Retrofit)
 
 
@@ -86,11 +95,15 @@ def test_a_command_makes_the_records_that_are_not_there_each_in_its_folder_and_t
 ):
     made, out = [], tmp_path / "records"
     given = [(f"hops-{n}", lambda _, folder: made.append(folder.name), {}) for n in (32, 64, 96, 128)]
-    out.mkdir()
-    (out / "hops-96.json").write_text('{"metrics": {}}')
-    monkeypatch.setattr("sys.argv", ["command", "--out", str(out), "--only", "hops-(32|96|128)"])
-    plan.command("hops", multihop.KnownHops, lambda study: given)
+    write_record(out / "hops-96.json", {})
+    asked, command = ["--out", str(out), "--only"], plan.command("hops", multihop.KnownHops, lambda study: given)
+    assert CliRunner().invoke(command, [*asked, "hops-(32|96|128)"]).exit_code == 0
     assert made == ["hops-32", "hops-128"]
+    (out / "hops-96.json").write_text('{"metrics": {}}')
+    for pattern, said in (("96", "hops-96.json: not a run record, schema: Field required"), ("(", "unterminated")):
+        refused = CliRunner().invoke(command, [*asked, pattern])
+        assert refused.exit_code == 1 and refused.output.startswith("Error: ") and said in refused.output
+        assert len(refused.output.splitlines()) == 1
 
 
 def test_a_record_of_another_recipe_is_refused_and_one_in_another_precision_or_that_tells_none_is_kept(tmp_path):
@@ -99,12 +112,11 @@ def test_a_record_of_another_recipe_is_refused_and_one_in_another_precision_or_t
     def asked(**recipe):
         plan.share([("one", None, {"recipe": {"rate": 1, "seeds": (0, 1), **recipe}})], record.parent)
 
-    record.parent.mkdir()
-    record.write_text('{"metrics": {}}')
+    write_record(record, {})
     asked(rate=2)
-    record.write_text('{"metrics": {"recipe": {"rate": 1, "seeds": [0, 1], "precision": "bf16"}}}')
+    write_record(record, {"recipe": {"rate": 1, "seeds": [0, 1], "precision": "bf16"}})
     asked(precision="fp32", newer=None)
-    with pytest.raises(ValueError, match="one.json: was made by another recipe than the plan's: remove it, or"):
+    with pytest.raises(click.ClickException, match="one.json: was made by another recipe than the plan.s"):
         asked(rate=2)
 
 

@@ -30,6 +30,8 @@ def test_a_record_names_the_commit_at_which_its_run_began(monkeypatch, tmp_path)
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(paths, "root", lambda: tmp_path)
         assert records.commit.__wrapped__() == "unknown", "of a copy without git's history"
+        elsewhere.setenv("SAOBP_COMMIT", "abc123")
+        assert records.commit.__wrapped__() == "abc123"
     head = iter(["", "first", "", "second"])
     monkeypatch.setattr(records.subprocess, "check_output", lambda *command, **given: next(head))
     records.commit.cache_clear()

@@ -119,4 +119,4 @@ def records_of(chosen: Branched) -> Iterator[plan.Entry]:
 
 
 if __name__ == "__main__":
-    plan.command("branched", Branched, records_of)
+    plan.command("branched", Branched, records_of)()

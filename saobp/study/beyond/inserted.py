@@ -165,4 +165,4 @@ def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     name = "13-retrofit-untrained-minilm"
-    plan.command("retrofit-untrained", Untrained, lambda study: [(name, partial(run, study), {})])
+    plan.command("retrofit-untrained", Untrained, lambda study: [(name, partial(run, study), {})])()

@@ -74,4 +74,4 @@ def records_of(study: Untrained) -> Iterator[plan.Entry]:
 
 
 if __name__ == "__main__":
-    plan.command("retrofit-untrained", Untrained, records_of)
+    plan.command("retrofit-untrained", Untrained, records_of)()

@@ -157,4 +157,4 @@ def records_of(planned: KnownHops) -> Iterator[Entry]:
 
 
 if __name__ == "__main__":
-    command("hops", KnownHops, records_of)
+    command("hops", KnownHops, records_of)()

@@ -1,19 +1,18 @@
 """The plan of the studies (data/plan/*.yaml): read strictly, and its runs shared among processes."""
 
-import argparse
 import contextlib
-import json
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+import click
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import to_jsonable_python
 
-from saobp.study.setup import paths, typed_by_hand
+from saobp.study.setup import paths, records, typed_by_hand
 from saobp.study.setup.recipes import STRICT, Positive
 
 Make = Callable[[Path, Path], Any]  # makes the record at a path, working in a folder
@@ -24,6 +23,9 @@ class Strict(BaseModel):
     """A part of a plan: a key that it does not know, or a value of another type, is an error."""
 
     model_config = STRICT
+
+
+Kind = TypeVar("Kind", bound=Strict)
 
 
 class Endpoint(Strict):
@@ -113,14 +115,14 @@ def studies() -> dict[str, Planned]:
     return read(file()).studies
 
 
-def section(path: Path, name: str, kind: type[Strict]) -> Any:
+def section(path: Path, name: str, kind: type[Kind]) -> Kind:
     """Read one study of a plan as its runs do; ValueError that names the file and the key."""
     if name not in read(path).studies:
         raise ValueError(f"{path}: the plan has no study {name!r}")
     return _validated(path, name, kind, typed_by_hand.read(path)[name])
 
 
-def _validated(path: Path, name: str, kind: type[Strict], given: Any) -> Any:
+def _validated(path: Path, name: str, kind: type[Kind], given: Any) -> Kind:
     try:
         return kind.model_validate(given)
     except ValidationError as error:
@@ -129,34 +131,46 @@ def _validated(path: Path, name: str, kind: type[Strict], given: Any) -> Any:
         raise ValueError(f"{path}: key '{'.'.join(parts)}': {first['msg']}") from None
 
 
-def command(name: str, kind: type[Strict], records: Callable[[Any], Iterable[Entry]]) -> None:
-    """Make every record of a planned study that is not there yet; several of these commands share the work.
+def command(name: str, kind: type[Kind], listed: Callable[[Kind], Iterable[Entry]]) -> click.Command:
+    """Return the command that makes every record of a planned study, as `listed`, that is not there yet.
 
     `python -m saobp.study.beyond.retrofit [--plan FILE] [--out FOLDER] [--only PATTERN]`
     """
-    parser = argparse.ArgumentParser(description=command.__doc__.splitlines()[0])
-    parser.add_argument("--plan", type=Path, default=file())
-    parser.add_argument("--out", type=Path, default=paths.build(name.removesuffix("-untrained")) / "records")
-    parser.add_argument("--only", default="", metavar="PATTERN")
-    given = parser.parse_args()
-    planned = records(section(given.plan, name, kind))
-    share((entry for entry in planned if re.search(given.only, entry[0])), given.out)
+    where = click.Path(path_type=Path)
+
+    @click.command(help="Make every record that is not there yet; several of these commands share the work.")
+    @click.option("--plan", type=where, default=file, help="data/plan/*.yaml")
+    @click.option("--out", type=where, default=lambda: paths.build(name.removesuffix("-untrained")) / "records")
+    @click.option("--only", default="", metavar="PATTERN", help="names of records, as a regular expression")
+    def run(plan: Path, out: Path, only: str) -> None:
+        try:
+            planned = [entry for entry in listed(section(plan, name, kind)) if re.search(only, entry[0])]
+        except (ValueError, re.error) as error:
+            raise click.ClickException(str(error)) from None
+        share(planned, out)
+
+    return run
 
 
-def share(records: Iterable[Entry], out: Path) -> None:
+def share(planned: Iterable[Entry], out: Path) -> None:
     """Make every record that is not in `out` yet; several processes share the work, one record each at a time.
 
-    A process that dies leaves its record to the next. Raises ValueError for a record that tells another recipe.
+    A process that dies leaves its record to the next. Raises click's error, one line, for a record that cannot be read
+    or tells another recipe.
     """
-    for name, make, recipe in records:
+    for name, make, recipe in planned:
         path, folder = out / f"{name}.json", paths.own_folder(out.parent / "work" / name)
         with contextlib.suppress(Timeout), FileLock(folder / ".lock", timeout=0):
             if not path.exists():
                 make(path, folder)
-            elif _differ(json.loads(path.read_text(encoding="utf-8"))["metrics"], to_jsonable_python(recipe)):
-                raise ValueError(
-                    f"{path}: was made by another recipe than the plan's: remove it, or give another --out"
-                )
+                continue
+            try:
+                told = records.read(path)["metrics"]
+            except records.RecordError as error:
+                raise click.ClickException(str(error)) from None
+            if _differ(told, to_jsonable_python(recipe)):
+                said = "was made by another recipe than the plan's: remove it, or give another --out"
+                raise click.ClickException(f"{path}: {said}")
 
 
 def _differ(told: Any, wanted: Any) -> bool:

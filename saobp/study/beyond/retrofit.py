@@ -123,4 +123,4 @@ def records_of(study: Retrofit) -> Iterator[plan.Entry]:
 
 
 if __name__ == "__main__":
-    plan.command("retrofit", Retrofit, records_of)
+    plan.command("retrofit", Retrofit, records_of)()

@@ -53,4 +53,4 @@ def records_of(planned: Question) -> Iterator[Entry]:
 
 
 if __name__ == "__main__":
-    command("cost", Question, records_of)
+    command("cost", Question, records_of)()

@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import logging
+import os
 import platform
 import re
 import subprocess
@@ -94,14 +95,16 @@ def finite(value: Any) -> Any:
 
 @cache
 def commit() -> str:
-    """Return the git commit of the code, with a plus sign when files differ from it; "unknown" without git."""
+    """Return the git commit of the code, with a plus sign when files differ from it.
 
+    A copy without git's history may be told by the environment variable SAOBP_COMMIT; else it is "unknown".
+    """
     how = {"cwd": paths.root(), "stderr": subprocess.DEVNULL, "text": True}
     try:
         changed = subprocess.check_output(["git", "status", "--porcelain", "-uno", "--", "saobp"], **how)
         return subprocess.check_output(["git", "rev-parse", "--short=12", "HEAD"], **how).strip() + "+" * bool(changed)
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return os.environ.get("SAOBP_COMMIT") or "unknown"
 
 
 def device(precision: str | None = None) -> Device:
