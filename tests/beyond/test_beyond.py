@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from example_records import exam
 from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
@@ -84,14 +85,14 @@ def test_a_multi_hop_run_answers_every_question_with_the_plans_steps_and_is_not_
 
 
 def test_a_record_has_the_precision_that_was_chosen_for_its_runs_and_says_how_they_were_trained(tmp_path, monkeypatch):
-    runs = [{"failed": None, "device": {"name": "a CPU", "threads": 1, "precision": "bf16"}}]
+    runs = [exam(2, "high", 0) | {"device": {"name": "a CPU", "threads": 1, "precision": "bf16"}}]
     monkeypatch.setattr(multihop, "study", lambda exam, folder: runs)
-    exam = dataclasses.replace(STORIES, pretrain=dataclasses.replace(STORIES.pretrain, precision="auto"))
-    saved = multihop.record(exam, tmp_path / "record.json", tmp_path)
+    asked = dataclasses.replace(STORIES, pretrain=dataclasses.replace(STORIES.pretrain, precision="auto"))
+    saved = multihop.record(asked, tmp_path / "record.json", tmp_path)
     assert saved["device"]["precision"] == "bf16"
     found = {entry["matter"]: entry["ours"] for entry in saved["departures"]}
-    assert found["steps"] == exam.pretrain.steps and found["stories per batch"] == exam.pretrain.batch
-    assert found["vocabulary"] == f"{len(questions.tokenizer(exam.entities))} words"
+    assert found["steps"] == asked.pretrain.steps and found["stories per batch"] == asked.pretrain.batch
+    assert found["vocabulary"] == f"{len(questions.tokenizer(asked.entities))} words"
 
 
 def test_the_exam_marks_what_a_hand_made_pass_marks():

@@ -11,7 +11,6 @@ LIFT = {"original": 0.0, "high": 0.12, "low": -0.12, "elemmul": 0.02}
 ITEMS = 300
 LAYERS, HEADS = 3, 2
 MEASURES = ("entropy", "gtd", "sparsity", "largest_column_share")  # of the step without training
-WORDS = ["anna", "gave", "the", "old", "book", "to", "ben", "in", "may", "."]
 DEVICE = {"name": "cpu", "threads": 1, "precision": None}
 FAILED = {"reason": "the loss is nan at step 1", "message": "the loss is nan at step 1: lower the learning rate"}
 SPLIT = {
@@ -84,17 +83,13 @@ def attention(model="mini", algorithm="original", seed=42, task="race"):
         "clustering": (gtd * 0.5 + random.normal(0, 0.05, 80)).tolist(),
         "betweenness": [*(8 - 5 * gtd + random.normal(0, 0.5, 80)).tolist()[:-1], None],
     }
-    maps = []
-    for layer, head in np.ndindex(LAYERS, HEADS):
-        raw = random.dirichlet(np.full(len(WORDS), 0.3), size=len(WORDS))
-        both = {"raw": raw, "refined": raw**0.5 / (raw**0.5).sum(axis=1, keepdims=True)}
-        both = {side: values.round(4).tolist() for side, values in both.items()}
-        maps.append({"layer": layer, "head": head, "tokens": WORDS, **both})
     refined = matrices(algorithm, seed)
     measured = {name: refined[name] for name in ("gtd", "indirect_entropy")}
     measured |= {"clustering_barrat": graph["clustering"], "betweenness": graph["betweenness"][:-1]}
     metrics = {
-        "task": task, "samples": 64, "layers": LAYERS, "heads": HEADS, "graph": graph, "maps": maps,
+        "task": task, "samples": 64, "layers": LAYERS, "heads": HEADS, "graph": graph,
+        "tokens": 4096, "beta": 0.9, "hops": 4, "graph_nodes": 40, "graph_threshold": 1e-4, "spectrum": False,
+        "keep_maps": 0, "changes": {},
         "nan": {"refined": {"betweenness": 1, "clustering_barrat": 0}},
         "matrices": {"raw": matrices(algorithm, seed, 0.9), "refined": refined},
         "means": {
@@ -109,14 +104,15 @@ def pretrain(model="mini", algorithm="original", seed=42, points=12):
     random = np.random.default_rng([3, len(algorithm), seed])
     rise = 1 - np.exp(-np.arange(1, points + 1) / 4)
     curve = [
-        {"step": 10 * (k + 1), "loss": 6 - 3 * r, "entropy": [2.0] * LAYERS,
+        {"step": 10 * (k + 1), "loss": 6 - 3 * r, "entropy": [2.0] * LAYERS, "cross_layer_gtd": None, "seconds": 9.0,
          "gtd": (0.5 + 0.3 * r + random.normal(0, 0.02, LAYERS)).tolist(),
          "perplexity": float(np.exp(6 - 3 * r + random.normal(0, 0.05)))}
         for k, r in enumerate(rise)
     ]  # fmt: skip
     metrics = {
-        "steps": 10 * points, "tokens": 320 * points, "loss": curve[-1]["loss"],
+        "steps": 10 * points, "tokens": 320 * points, "loss": curve[-1]["loss"], "seconds": 9.0,
         "curve": curve, "parameters": 11_170_000, **perplexity(curve[-1]["perplexity"]),
+        "training": [], "parameters_trained": 11_200_000, "recipe": {}, "size": {}, "wikitext": None,
     }  # fmt: skip
     settings = {"steps": 10 * points, "learning_rate": 5e-5, "scheduler": "cosine", "warmup": 5}
     shape = {"layers": 4, "hidden": 256, "heads": 4, "feedforward": 1024}
