@@ -1,13 +1,13 @@
 # Two commands are enough: `make reproduce` and `make test`. Both set up .venv by themselves.
-STUDY ?= smoke
-PROFILE ?= $(STUDY)
+PROFILE ?= smoke
+STUDY ?= $(PROFILE)
 PYTHON ?= python3
 CORES ?= $(shell getconf _NPROCESSORS_ONLN)
 VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export TOKENIZERS_PARALLELISM := false
-export PROFILE
+export STUDY
 NBVAL := --nbval-lax --nbval-cell-timeout=900 -p no:cacheprovider
 KERNELS := python -m saobp.study.publication.forks with
 export PYTHONWARNINGS ?= ignore
@@ -28,8 +28,8 @@ $(VENV)/installed: requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-reproduce: install  ## run every notebook under PROFILE (smoke), then open build/PROFILE/index.html
-	@saobp reproduce --profile "$$PROFILE" --cores $(CORES)
+reproduce: install  ## run every notebook under STUDY (smoke), then open build/STUDY/index.html
+	@saobp reproduce --study "$$STUDY" --cores $(CORES)
 
 test: install  ## unit, property and end-to-end tests, and under nbval notebooks 01, 03, 09 and 13
 	@OMP_NUM_THREADS=1 $(KERNELS) python -m pytest tests notebooks/01* notebooks/03* notebooks/09* notebooks/13* \
@@ -45,8 +45,8 @@ nightly: install  ## the slow tests, the thousands of generated cases, and every
 figures: install  ## rebuild figures/ and the texts (README, RESULTS, …) from the tracked records
 	@saobp figures
 
-publish: install  ## copy a finished profile's records to data/results/ and rebuild figures/
-	@saobp publish --profile "$$PROFILE"
+publish: install  ## copy a finished study's records to data/results/ and rebuild figures/
+	@saobp publish --study "$$STUDY"
 
 notebooks: install  ## put the outputs of the finished smoke run into notebooks/
 	@saobp notebooks

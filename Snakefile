@@ -1,4 +1,4 @@
-"""The graph of runs: one rule a notebook, one record a run, everything below build/<profile>/."""
+"""The graph of runs: one rule a notebook, one record a run, everything below build/<study>/."""
 
 import json
 import os
@@ -13,8 +13,8 @@ from saobp.study.setup import typed_by_hand
 from saobp.study.setup.studies import load_study
 
 ROOT = Path(os.path.relpath(workflow.basedir))  # in a path from / braces would be wildcards
-PROFILE = unquote(config["profile"])  # quoted, as Snakemake reads what follows a blank and # as a comment
-profile = load_study(PROFILE)
+STUDY = unquote(config["study"])  # quoted, as Snakemake reads what follows a blank and # as a comment
+study = load_study(STUDY)
 THREADS = int(config.get("threads", 1))  # a run; two runs side by side beat one run with two threads
 
 
@@ -26,42 +26,42 @@ def word(text):
 PYTHON = f"OMP_NUM_THREADS={{threads}} {word(sys.executable)}"
 SAOBP = f"{PYTHON} -S {word(ROOT / 'saobp' / 'study' / 'publication' / 'forks.py')}"  # what `saobp` does, forked
 RUN = (
-    f"{SAOBP} run {{input.notebook:q}} {{output.notebook:q}} --own -f {word(PROFILE)} "
+    f"{SAOBP} run {{input.notebook:q}} {{output.notebook:q}} --own -f {word(STUDY)} "
     "-p record {output.record:q} "
 )
 PROCESSES = int(config.get("processes", 1))  # that share a pretraining run; notebook 04 then has nothing left to train
 SHARED = (
     f"{PYTHON} -m torch.distributed.run --standalone --nproc-per-node {PROCESSES} "
-    f"-m saobp.study.training.pretraining --profile {word(PROFILE)} --model {{wildcards.model:q}} "
+    f"-m saobp.study.training.pretraining --study {word(STUDY)} --model {{wildcards.model:q}} "
     "--algorithm {wildcards.algorithm:q} --seed {wildcards.seed:q} 2>&1 | tee {log:q} && "
     if PROCESSES > 1
     else ""
 )
-TRAINED = [f"{m}-{a}-{s}" for m, a in profile.pairs() for s in profile.seeds]
-LOOKED_AT = [f"{m}-{a}-{s}-{task}" for m, a, task in profile.looked_at() for s in profile.seeds]
+TRAINED = [f"{m}-{a}-{s}" for m, a in study.pairs() for s in study.seeds]
+LOOKED_AT = [f"{m}-{a}-{s}-{task}" for m, a, task in study.looked_at() for s in study.seeds]
 DECODERS = []
-if profile.decoder:
-    DECODERS = [(m, a, s) for m, a in profile.decoder.pairs() for s in profile.decoder.seeds]
-BEYOND = [f"12-beyond-{profile.beyond.model}-{seed}" for seed in profile.seeds[:1]] if profile.beyond else []
-COSTS = profile.cost.models if profile.cost else []
+if study.decoder:
+    DECODERS = [(m, a, s) for m, a in study.decoder.pairs() for s in study.decoder.seeds]
+BEYOND = [f"12-beyond-{study.beyond.model}-{seed}" for seed in study.seeds[:1]] if study.beyond else []
+COSTS = study.cost.models if study.cost else []
 THEORY = [path.stem for path in sorted((ROOT / "notebooks").glob("*.ipynb")) if path.stem[:2] in ("01", "02", "03", "09", "13")]
 RUNS = (
     THEORY
     + [f"04-pretrain-{t}" for t in TRAINED]
-    + [f"05-finetune-{t}-{g}-{s}" for t in TRAINED for g in profile.finetune.groups for s in profile.finetune.seeds]
+    + [f"05-finetune-{t}-{g}-{s}" for t in TRAINED for g in study.finetune.groups for s in study.finetune.seeds]
     + [f"06-attention-{t}" for t in LOOKED_AT]
     + ["07-decoder-{}-{}-{}".format(*decoder) for decoder in DECODERS]
     + [f"08-cost-{model}" for model in COSTS]
     + BEYOND
 )
 ALL = [*RUNS, "10-tables", "11-figures"]
-# `plan` in a rule is what its run depends on in the profile: a change of it is another run, one more seed is not
-SOURCE = os.environ.get("SAOBP_DATA") or profile.data
-TEXT = repr([SOURCE, profile.corpus, profile.tokenizer, profile.vocabulary, *filter(None, [profile.tokens])])
+# `plan` in a rule is what its run depends on in the study: a change of it is another run, one more seed is not
+SOURCE = os.environ.get("SAOBP_DATA") or study.data
+TEXT = repr([SOURCE, study.corpus, study.tokenizer, study.vocabulary, *filter(None, [study.tokens])])
 
 
 PUBLISHED, CLAIMED = "data/published/*", ("data/claims.yaml", "data/plan/*")
-IN_SMOKE, WEIGHT = profile.name == "smoke", ("paper", "narrow", "laptop")  # smoke shows the study of these that says most
+IN_SMOKE, WEIGHT = study.name == "smoke", ("paper", "narrow", "laptop")  # smoke shows the study of these that says most
 SHOWN = {  # what is tracked and a notebook shows beside its own run: a change of it is another run
     "04-pretrain": ["data/results/narrow/*", "data/results/scratch/*", "data/results/repeats.csv"],
     "05-finetune": ["data/results/narrow/*", PUBLISHED],
@@ -81,7 +81,7 @@ ONCE = ("04-pretrain", "05-finetune", "06-attention", "07-decoder")  # in cells 
 
 def rows(task):
     """Return which rows of a task are read, by the recipe of fine-tuning."""
-    tuned = profile.finetune
+    tuned = study.finetune
     return [tuned.limit_train, tuned.limit_evaluation, tuned.splits.get(task)]
 
 
@@ -108,17 +108,17 @@ def shown(stem, run=None):
 onstart:
     others = sorted({path.stem for path in Path("records").glob("*.json")} - {*ALL})
     if others and not int(config.get("wanted", 0)):  # records that were asked for by name may be of any seed
-        told = f"saobp: {Path('records').resolve()}: the tables count runs that {profile.name} does not name (any more)"
+        told = f"saobp: {Path('records').resolve()}: the tables count runs that {study.name} does not name (any more)"
         print(f"{told}; remove what is of an earlier recipe: {', '.join(others)}", file=sys.stderr)
 
 
 wildcard_constraints:
-    model="|".join({*profile.models, *COSTS, *(model for model, _, _ in DECODERS)}),
-    algorithm="|".join({*(algorithm for _, algorithm in profile.pairs()), *(algorithm for _, algorithm, _ in DECODERS)}),
+    model="|".join({*study.models, *COSTS, *(model for model, _, _ in DECODERS)}),
+    algorithm="|".join({*(algorithm for _, algorithm in study.pairs()), *(algorithm for _, algorithm, _ in DECODERS)}),
     seed=r"\d+",
     head=r"\d+",
-    group="|".join(profile.finetune.groups),
-    task="|".join({task for _, _, task in profile.looked_at()}) or "none",
+    group="|".join(study.finetune.groups),
+    task="|".join({task for _, _, task in study.looked_at()}) or "none",
     theory="|".join(THEORY),
 
 
@@ -153,7 +153,7 @@ rule pretrain:
         weights="checkpoints/{model}-{algorithm}-{seed}/model.safetensors",
     threads: THREADS
     params:
-        plan=lambda run: f"{TEXT} {profile.recipe(run.model)} {profile.strengths.get(run.model)}",
+        plan=lambda run: f"{TEXT} {study.recipe(run.model)} {study.strengths.get(run.model)}",
     log:
         "logs/04-pretrain-{model}-{algorithm}-{seed}.log",
     shell:
@@ -170,7 +170,7 @@ rule finetune:
         record="records/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.json",
     threads: THREADS
     params:
-        plan=lambda run: repr(replace(profile.finetune, groups={run.group: profile.finetune.groups[run.group]}, seeds=[int(run.head)])),
+        plan=lambda run: repr(replace(study.finetune, groups={run.group: study.finetune.groups[run.group]}, seeds=[int(run.head)])),
     log:
         "logs/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.log",
     shell:
@@ -188,7 +188,7 @@ rule attention:
         record="records/06-attention-{model}-{algorithm}-{seed}-{task}.json",
     threads: THREADS
     params:
-        plan=lambda run: f"{replace(profile.attention, tasks=[], tasks_of={}, algorithms=None)} {rows(run.task)}",
+        plan=lambda run: f"{replace(study.attention, tasks=[], tasks_of={}, algorithms=None)} {rows(run.task)}",
     log:
         "logs/06-attention-{model}-{algorithm}-{seed}-{task}.log",
     shell:
@@ -205,8 +205,8 @@ rule decoder:
         record="records/07-decoder-{model}-{algorithm}-{seed}.json",
     threads: THREADS
     params:
-        plan=lambda run: f"{TEXT} {profile.strengths.get(run.model)} {profile.decoder_recipe(run.model)} "
-        + repr(replace(profile.decoder, models=[run.model], algorithms=[run.algorithm], algorithms_of={}, seeds=[int(run.seed)])),
+        plan=lambda run: f"{TEXT} {study.strengths.get(run.model)} {study.decoder_recipe(run.model)} "
+        + repr(replace(study.decoder, models=[run.model], algorithms=[run.algorithm], algorithms_of={}, seeds=[int(run.seed)])),
     log:
         "logs/07-decoder-{model}-{algorithm}-{seed}.log",
     shell:
@@ -221,7 +221,7 @@ rule cost:
         notebook="notebooks/08-cost-{model}.ipynb",
         record="records/08-cost-{model}.json",
     params:
-        plan=lambda run: repr(replace(profile.cost, models=[run.model])),
+        plan=lambda run: repr(replace(study.cost, models=[run.model])),
     log:
         "logs/08-cost-{model}.log",
     threads: workflow.cores  # nothing beside it while it takes times
@@ -240,7 +240,7 @@ rule beyond:
     priority: 1  # the longest run: started late, it would run alone at the end
     threads: THREADS
     params:
-        plan=f"{TEXT} {profile.beyond} {profile.multihop}",
+        plan=f"{TEXT} {study.beyond} {study.multihop}",
     log:
         "logs/12-beyond-{model}-{seed}.log",
     shell:
@@ -274,4 +274,4 @@ rule report:
     log:
         "logs/report.log",
     shell:
-        f"{SAOBP} report --profile {word(PROFILE)} 2>&1 | tee {{log:q}}"
+        f"{SAOBP} report --study {word(STUDY)} 2>&1 | tee {{log:q}}"

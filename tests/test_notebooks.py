@@ -80,7 +80,7 @@ def test_each_decimal_of_its_text_is_one_that_its_cells_print(notebook):
 def test_its_machinery_is_tagged_and_nothing_else_is(notebook):
     setup, record = tagged(notebook, "setup"), tagged(notebook, "record")
     assert len(record) == 1 and "run.save(record" in record[0] and "Run(" in "".join(setup)
-    assert {"profile": "smoke", "record": ""}.items() <= declared_parameters(notebook).items()
+    assert {"study_name": "smoke", "record": ""}.items() <= declared_parameters(notebook).items()
     for cell in cells(notebook, "code"):
         tagged_so = cell.metadata.get("tags")
         assert tagged_so or not re.search(r"^(import|from) |plt\.style|Run\(|run\.save", cell.source, re.MULTILINE)

@@ -44,7 +44,7 @@ def write(folder: str | Path, *, seed: int = 0, stories: int = STORIES, question
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(_table(made), path)
         data = path.read_bytes()
-        known = {"rows": len(made), "published_rows": None, "complete": True, "note": NOTE}  # nobody published these
+        known = {"rows": len(made), "hub_rows": None, "complete": True, "note": NOTE}  # nobody published these
         known |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         manifest.setdefault(dataset, {}).setdefault(config, {})[split] = known
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")

@@ -79,13 +79,13 @@ def test_what_is_no_split_is_refused_by_name(folder, split):
 
 
 def test_completeness_comes_from_the_manifest_and_is_never_that_of_a_slice_or_of_what_no_manifest_knows(folder):
-    entry = {"published_rows": 7, "complete": True, "note": "the first 4"}
+    entry = {"hub_rows": 7, "complete": True, "note": "the first 4"}
     write_manifest(folder, {"owner/set": {"default": {"validation": entry}}})
 
     def found(split):
         of = FolderSource(folder).completeness("owner/set", "default", split)
         assert (of["dataset"], of["config"], of["split"]) == ("owner/set", "default", split)
-        return of["rows"], of["published_rows"], of["complete"], of["note"]
+        return of["rows"], of["hub_rows"], of["complete"], of["note"]
 
     assert found("validation") == (4, 7, True, "the first 4")
     assert found("validation[:1]+validation[2:]") == (3, 7, False, "the first 4; 3 rows of validation")
@@ -94,7 +94,7 @@ def test_completeness_comes_from_the_manifest_and_is_never_that_of_a_slice_or_of
 
 def test_invented_text_under_a_published_name_is_never_called_complete(tmp_path):
     write_split(tmp_path, "nyu-mll/glue", "rte", "train", ROWS)
-    entry = {"published_rows": 10, "complete": True, "note": "invented"}
+    entry = {"hub_rows": 10, "complete": True, "note": "invented"}
     write_manifest(tmp_path, {"nyu-mll/glue": {"rte": {"train": entry}}})
     for name, complete in (("synthetic", False), ("mirror", True)):
         found = FolderSource(tmp_path, name).completeness("nyu-mll/glue", "rte", "train")
@@ -144,7 +144,7 @@ def test_what_is_missing_or_outside_is_named_with_what_is_there(folder, tmp_path
     )
 
 
-def test_the_setting_overrides_the_profiles_choice_and_a_missing_folder_is_one_line(folder, monkeypatch):
+def test_the_setting_overrides_the_studies_choice_and_a_missing_folder_is_one_line(folder, monkeypatch):
     monkeypatch.chdir(folder)
     refused("nowhere: no such data folder; set SAOBP_DATA", resolve, str(folder / "nowhere"))
     monkeypatch.setenv("SAOBP_DATA", str(folder))
@@ -264,9 +264,9 @@ def test_without_counts_on_the_hub_no_text_is_fetched_to_know_which_splits_there
     monkeypatch.setattr(datasets, "load_dataset_builder", builder())
     monkeypatch.setattr(datasets, "get_dataset_split_names", lambda *_, **__: ["train"])
     whole = HubSource().completeness("bookcorpus/bookcorpus", None, "train")
-    assert whole["rows"] == whole["published_rows"] > 10**7 and not whole["complete"]  # assumed, and said to be
+    assert whole["rows"] == whole["hub_rows"] > 10**7 and not whole["complete"]  # assumed, and said to be
     assert whole["note"] == "the hub states no count"
-    assert HubSource().completeness("my/own", None, "train")["published_rows"] is None
+    assert HubSource().completeness("my/own", None, "train")["hub_rows"] is None
     with pytest.raises(Absent, match=r"no split 'validation' \(found: train\)"):
         HubSource().intervals("bookcorpus/bookcorpus", None, "validation")
     assert hub == []

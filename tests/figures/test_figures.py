@@ -179,14 +179,14 @@ def small():
 def test_the_manifest_traces_every_file_to_its_records_and_their_files_hashes(small, tmp_path):
     for run in small[:-1]:  # laid out as no record is written
         paths.write_text(tmp_path / f"{run['name']}.json", json.dumps(run, indent=3))
-    other, folder = examples.inserted() | {"profile": "retrofit"}, tmp_path / "figures"
+    other, folder = examples.inserted() | {"study": "retrofit"}, tmp_path / "figures"
     given = {"others": [other], "other_hashes": {other["name"]: "f00d"}}
     written = figures.publish(small, folder, records_of.hashes(tmp_path), formats=("svg", "csv"), **given)
     made = manifest(folder)
     entry, named = made["entries"]["figure4"], {name for one in made["entries"].values() for name in one["files"]}
     assert {path.name for path in written} == named | {"manifest.json"}
     assert set(entry["files"]) == {"figure4.svg", "figure4.csv"}
-    assert entry["profile"] == "smoke" and made["entries"]["figure-retrofit"]["profile"] == "retrofit"
+    assert entry["study"] == "smoke" and made["entries"]["figure-retrofit"]["study"] == "retrofit"
     assert entry["date"] == max(run["started"] for run in small if run["stage"] == "attention")
     assert "no run yet" in made["missing"]["figure7"]
     assert made["entries"]["figure1"]["records"] == []  # of a sentence, not of a run
@@ -278,14 +278,14 @@ def test_figure_6_pairs_the_seeds_of_both_sides_and_its_caption_gives_their_mean
 
 
 def glance(trained):
-    """The frame of these pretraining runs beside two pairs of attention, and the exam of another profile."""
+    """The frame of these pretraining runs beside two pairs of attention, and the exam of another study."""
     own = [examples.attention("mini", name, seed) for name in ("original", "high") for seed in (42, 43)]
     for run in own:
         run["metrics"]["matrices"]["refined"]["column_mass_maximum"] = [[2.0, 4.0]]
-    return figures.data("glance", [*own, *trained, examples.beyond() | {"profile": "stories"}])
+    return figures.data("glance", [*own, *trained, examples.beyond() | {"study": "stories"}])
 
 
-def test_the_glance_takes_records_of_two_profiles_and_leaves_out_who_never_started_to_learn():
+def test_the_glance_takes_records_of_two_studies_and_leaves_out_who_never_started_to_learn():
     trained = [examples.pretrain("mini", name, seed) for name in ("original", "high", "low") for seed in (42, 43)]
     for number, run in enumerate(trained):
         starts = 4.0 if number < 5 else 99
@@ -434,11 +434,11 @@ def test_a_form_that_falls_below_the_axis_is_named_with_its_value_and_the_sink_i
 
 
 def test_a_figure_is_of_its_own_records_else_of_another_study_s_and_the_glance_of_both(small):
-    controlled, own = examples.beyond() | {"profile": "stories"}, examples.beyond()
+    controlled, own = examples.beyond() | {"study": "stories"}, examples.beyond()
     assert figures.origin("hops", small, [controlled]) == [controlled]
     assert figures.origin("hops", [*small, own], [controlled]) == [own]
     assert figures.origin("hops", [*small, examples.beyond(algorithms=())], [controlled]) == [controlled], "no exam"
-    assert figures.origin("length", small, [controlled])[0]["profile"] == "smoke"
+    assert figures.origin("length", small, [controlled])[0]["study"] == "smoke"
     assert controlled in figures.origin("glance", [*small, own], [controlled])
     assert publishing.beside([*small, own], [controlled])["strength"] == "figure-strength-stories"
     assert not publishing.beside(small, [controlled])

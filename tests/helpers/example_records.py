@@ -14,7 +14,7 @@ MEASURES = ("entropy", "gtd", "sparsity", "largest_column_share")  # of the step
 DEVICE = {"name": "cpu", "threads": 1, "precision": None}
 FAILED = {"reason": "the loss is nan at step 1", "message": "the loss is nan at step 1: lower the learning rate"}
 SPLIT = {
-    "dataset": "ehovy/race", "config": "middle", "split": "validation", "rows": 300, "published_rows": 1436,
+    "dataset": "ehovy/race", "config": "middle", "split": "validation", "rows": 300, "hub_rows": 1436,
     "complete": False, "note": "",
 }  # fmt: skip
 
@@ -22,7 +22,7 @@ SPLIT = {
 def record(stage, model, algorithm, seed, metrics, **parameters):
     """One record of the schema, with the parts that every stage has."""
     return {
-        "schema": 2, "stage": stage, "profile": "smoke", "name": f"{stage}-{model}-{algorithm}-{seed}",
+        "schema": 3, "stage": stage, "study": "smoke", "name": f"{stage}-{model}-{algorithm}-{seed}",
         "parameters": {"model": model, "algorithm": algorithm, "strength": 0.2, "seed": seed, **parameters},
         "metrics": metrics,
         "data": {"source": "mirror", "fingerprint": "f00d", "splits": [{**SPLIT}]},

@@ -1,4 +1,4 @@
-"""A repository of links with one small profile: one model, one algorithm, two tasks."""
+"""A repository of links with one small study: one model, one algorithm, two tasks."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ def one_of_each(name, algorithm="high"):
 
 
 def repository(folder, name, algorithm="high", steps=90, warmup=30):
-    """Lay out a repository of links, with one small profile of one model, one algorithm and two tasks."""
+    """Lay out a repository of links, with one small study of one model, one algorithm and two tasks."""
     folder.mkdir()
     for entry in ("saobp", "Snakefile", "data", "figures", "texts"):
         (folder / entry).symlink_to(paths.root() / entry)
@@ -37,11 +37,11 @@ def given():
     return os.environ | {"PYTHONPATH": str(paths.root()), "OMP_NUM_THREADS": "1"}
 
 
-def snakemake(directory, profile, *options, config=(), folder=None, **how):
+def snakemake(directory, study_name, *options, config=(), folder=None, **how):
     """Call the workflow of a repository (this one) on a study's file; return what was said."""
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", (folder or paths.root()) / "Snakefile", "--directory",
-        directory, "--config", f"profile={quote(str(profile))}", *config, *options,
+        directory, "--config", f"study={quote(str(study_name))}", *config, *options,
     ]  # fmt: skip
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=900, **how)
 

@@ -7,11 +7,11 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from saobp.study.publication import cli, executed, pages
 from saobp.study.setup import paths, records
 
-DEFAULTS = 'profile = "smoke"\nrecord = ""\nmodel = "mini"\nalgorithm = "high"\nseed = 42\nlength = 8  # tokens\n'
+DEFAULTS = 'study = "smoke"\nrecord = ""\nmodel = "mini"\nalgorithm = "high"\nseed = 42\nlength = 8  # tokens\n'
 
 
 def notebook(**values):
-    values = {"profile": "/home/somebody/profiles/smoke.yaml", "record": "/home/somebody/r.json", **values}
+    values = {"study_name": "/home/somebody/profiles/smoke.yaml", "record": "/home/somebody/r.json", **values}
     given = "# Parameters\n" + "\n".join(f"{name} = {value!r}" for name, value in values.items())
     cells = [
         new_markdown_cell("# 04 Pretraining\n\n**Claim: nothing else differs.**\n\nMore."),
@@ -69,7 +69,7 @@ def test_readers_see_the_parameters_as_one_line_the_defaults_that_held_and_no_ma
     node = notebook(model="mini", algorithm="high", seed=7, **more)
     run = executed.Executed("04-pretrain-mini-high-7", node, node.metadata.papermill.parameters)
     line, *others = (cell.source for cell in pages.shown(run).cells[1:])
-    assert line.startswith("*This run:* profile smoke, model mini, algorithm high, seed 7") and "record" not in line
+    assert line.startswith("*This run:* study smoke, model mini, algorithm high, seed 7") and "record" not in line
     assert others == [*kept, "length"]
     assert pages.shown(run).cells[-1].outputs == [] and node.cells[-1].outputs  # what was run is left as it was
 

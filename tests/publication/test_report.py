@@ -30,7 +30,7 @@ SOURCES = (
 def execute(stem, folder, cells=None, **values):
     """Leave a notebook of the repository as a run would: parameters injected; and with links to each kind of file."""
     node = nbformat.read(NOTEBOOKS / f"{stem}.ipynb", as_version=4)
-    given = {"profile": str(NOTEBOOKS / "studies" / "smoke.yaml"), "record": str(folder / "a.json"), **values}
+    given = {"study": str(NOTEBOOKS / "studies" / "smoke.yaml"), "record": str(folder / "a.json"), **values}
     source = "# Parameters\n" + "\n".join(f"{name} = {value!r}" for name, value in given.items())
     place = next(n for n, cell in enumerate(node.cells) if "parameters" in cell.metadata.get("tags", []))
     node.cells.insert(place + 1, new_code_cell(source, metadata={"tags": ["injected-parameters"]}))
@@ -85,7 +85,7 @@ def broken_links(folder):
 def test_every_link_of_every_page_leads_somewhere_with_its_anchor_in_a_copy_as_the_notebooks_page_says(
     folder, tmp_path
 ):
-    said = re.search(r"copy (.*?)\sof `build/<profile>`", read(paths.root(), "notebooks/README.md"), re.DOTALL)[1]
+    said = re.search(r"copy (.*?)\sof `build/<study>`", read(paths.root(), "notebooks/README.md"), re.DOTALL)[1]
     for part in re.findall(r"`([^`]+)`", said):
         copy = shutil.copytree if (folder / part).is_dir() else shutil.copyfile
         copy(folder / part, tmp_path / part)
@@ -117,7 +117,7 @@ def test_readers_see_no_machinery_no_path_of_the_machine_drawn_formulas_and_name
         assert "#####" not in text and "forty-two &lt;b&gt; in build" in text
         assert "$$" not in text and "menclose" not in text and 'mathvariant="script"' not in text
         assert "No description" not in text
-    assert "profile smoke, model mini, algorithm high, seed 42." in read(folder, "pages/04-pretrain-mini-high-42.html")
+    assert "study smoke, model mini, algorithm high, seed 42." in read(folder, "pages/04-pretrain-mini-high-42.html")
     assert "a row of Table 4" not in read(folder, "pages/04-pretrain-mini-high-42.html")
     page = read(folder, "pages/01-derivation.html")
     assert "<math" in page and '<img alt="Figure under: ' in page
@@ -152,14 +152,14 @@ def test_a_smoke_run_shows_results_of_the_tracked_studies_alone_and_counts_its_a
 def test_another_study_shows_what_it_made_itself_and_without_minilm_the_page_says_how_to_get_it(
     folder, tmp_path, monkeypatch
 ):
-    with pytest.raises(FileNotFoundError, match=f"no records there; run `make reproduce PROFILE={tmp_path.name}`"):
+    with pytest.raises(FileNotFoundError, match=f"no records there; run `make reproduce STUDY={tmp_path.name}`"):
         report.write(tmp_path)
     monkeypatch.setattr(public, "load", lambda name: (_ for _ in ()).throw(public.PublicModelError("not there")))
     shutil.copytree(folder / "figures", tmp_path / "figures")
     tuned = finetune(tasks=["rte"])
     tuned["metrics"]["tasks"]["race"] = {"failed": FAILED}
     for threads, record in enumerate((attention(), tuned), start=1):
-        known = {"profile": "own", "device": {"name": "EPYC", "threads": threads, "precision": None}}
+        known = {"study": "own", "device": {"name": "EPYC", "threads": threads, "precision": None}}
         paths.write_text(tmp_path / "records" / f"{record['name']}.json", json.dumps(record | known))
     text = read(report.write(tmp_path).parent, "index.html")
     assert "EPYC (threads: 1 or 2)." in text and '<td class="failed">race: the loss is nan at step 1</td>' in text
@@ -178,10 +178,10 @@ def test_tables_of_other_records_are_said_to_be_so_with_the_command(folder, tmp_
     for name in ("pretrain-mini-high-42", "pretrain-mini-high-45"):
         paths.write_text(tmp_path / f"smoke/records/{name}.json", json.dumps(summary | {"name": name, "seconds": 2}))
     (tmp_path / "smoke/records/finetune-mini-high-42.json").unlink()
-    assert cli.main(["report", "--profile", "smoke"]) == 0
+    assert cli.main(["report", "--study", "smoke"]) == 0
     text = unescape(read(tmp_path / "smoke", "index.html"))
     assert "3 differ: finetune-mini-high-42, pretrain-mini-high-42, pretrain-mini-high-45" in text
-    assert "records/1[01]-*.json; make reproduce PROFILE=smoke" in text
+    assert "records/1[01]-*.json; make reproduce STUDY=smoke" in text
 
 
 def contrast(one, other):
@@ -215,9 +215,9 @@ PAGES = ("index.html", *(f"pages/{name}.html" for name in RUNS))
 DARK = "--blink-settings=preferredColorScheme=0"
 
 
-def browse(page, profile, *options):
+def browse(page, study_name, *options):
     """Open a page in a browser of its own; returns what it wrote."""
-    command = [CHROMIUM, *ALONE, f"--user-data-dir={profile}", *options, page.as_uri()]
+    command = [CHROMIUM, *ALONE, f"--user-data-dir={study_name}", *options, page.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "CONSOLE" not in done.stderr, done.stderr
     return done.stdout
@@ -254,7 +254,7 @@ document.title = JSON.stringify([page.documentElement.scrollWidth, boxes(".words
 @pytest.mark.parametrize("name", PAGES)
 def test_on_a_phone_nothing_sticks_out_names_of_rows_stay_and_a_claim_is_a_block(folder, tmp_path, name):
     frame = paths.write_text(tmp_path / "frame.html", PHONE.format(page=(folder / name).as_uri()))
-    shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
+    shown = browse(frame, tmp_path / "study", "--allow-file-access-from-files", "--dump-dom")
     width, claims, stays, lost_pictures = json.loads(unescape(re.search(r"<title>(.*)</title>", shown)[1]))
     assert width <= 390 and lost_pictures == 0 and all(stays)
     assert name != "index.html" or (claims == [0] and stays)

@@ -48,13 +48,13 @@ def test_a_package_that_does_not_fit_is_one_line(wanted, said, monkeypatch):
 
 def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "gone"))
-    assert cli.main(["reproduce", "--profile", "smoke"]) == 2
+    assert cli.main(["reproduce", "--study", "smoke"]) == 2
     assert "gone: no such data folder; set SAOBP_DATA to" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["narrow", "paper", pytest.param("laptop", marks=pytest.mark.nightly)])
-def test_a_profile_that_this_machine_cannot_run_has_a_graph_all_the_same(name, tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(paths, "build", lambda profile: tmp_path / profile)
+def test_a_study_that_this_machine_cannot_run_has_a_graph_all_the_same(name, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(paths, "build", lambda study_name: tmp_path / study_name)
     study, counts = load_study(name), planned(name, capfd)
     trained = len(study.pairs()) * len(study.seeds)
     heads = trained * len(study.finetune.groups) * len(study.finetune.seeds)
@@ -81,7 +81,7 @@ def test_a_clone_in_a_folder_of_any_name_runs_a_rule(odd):
 
 
 def test_every_command_of_a_clone_in_a_folder_of_any_name_has_its_paths_whole(odd):
-    profile = odd / "notebooks" / "studies" / "little.yaml"
+    study_name = odd / "notebooks" / "studies" / "little.yaml"
     done = made(odd, "little", "index.html", "processes=2", options=["--dry-run"])
     assert done.returncode == 0, done.stdout + done.stderr
     commands = re.findall(r"^Shell command: (OMP_NUM_THREADS=.*)$", done.stdout, re.MULTILINE)
@@ -89,7 +89,7 @@ def test_every_command_of_a_clone_in_a_folder_of_any_name_has_its_paths_whole(od
     for command in commands:
         for part in command.split(" && "):
             words = shlex.split(part)
-            assert str(profile) in words and sys.executable in words
+            assert str(study_name) in words and sys.executable in words
             if "run" in words:
                 assert (odd / "build" / "little" / words[words.index("run") + 1]).resolve().is_file()
     (shared,) = [command for command in commands if "torch.distributed.run" in command]
@@ -108,14 +108,14 @@ def test_make_hands_a_study_file_of_any_name_over_whole(tmp_path):
     said.chmod(0o755)
     study = f"{folder}/my: study.yaml"
     for target in ("reproduce", "publish"):
-        command = ["make", "-s", "-o", "install", target, f"PROFILE={study}"]
+        command = ["make", "-s", "-o", "install", target, f"STUDY={study}"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0 and done.stdout.splitlines()[:3] == [target, "--profile", study], done
+        assert done.returncode == 0 and done.stdout.splitlines()[:3] == [target, "--study", study], done
 
 
-def planned(profile, capfd):
+def planned(study_name, capfd):
     """Return rule -> jobs of a dry run."""
-    assert cli.main(["reproduce", "--profile", str(profile), "--dry-run"]) == 0
+    assert cli.main(["reproduce", "--study", str(study_name), "--dry-run"]) == 0
     rows = [line.split("\t") for line in capfd.readouterr().out.splitlines() if line.count("\t") == 5]
     due = [(file, rule) for file, _, rule, _, _, plan in rows if plan == "update pending"]
     return Counter(rule for file, rule in due if file.startswith("records/") or file == "index.html")
@@ -132,12 +132,12 @@ def finished(folder, summary):
 
 @pytest.fixture
 def one(tmp_path, monkeypatch):
-    """A profile of one model and algorithm, whose runs are all there."""
+    """A study of one model and algorithm, whose runs are all there."""
     folder = tmp_path / ODD
-    monkeypatch.setattr(paths, "build", lambda profile: folder)
-    profile = paths.write_text(folder / "one.yaml", one_of_each("one"))
-    finished(folder, snakemake(folder, profile, "--cores", "1", "--summary", check=True).stdout)
-    return profile
+    monkeypatch.setattr(paths, "build", lambda study_name: folder)
+    study_name = paths.write_text(folder / "one.yaml", one_of_each("one"))
+    finished(folder, snakemake(folder, study_name, "--cores", "1", "--summary", check=True).stdout)
+    return study_name
 
 
 def test_deleting_one_record_reruns_what_depends_on_it_and_nothing_else(one, capfd):
@@ -151,7 +151,7 @@ def test_deleting_one_record_reruns_what_depends_on_it_and_nothing_else(one, cap
     assert planned(one, capfd) == {"summary": 2, "report": 1}
 
 
-def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(one, capfd, monkeypatch):
+def test_a_changed_study_reruns_what_depends_on_the_change_and_nothing_else(one, capfd, monkeypatch):
     snakemake(one.parent, one, "--cores", "1", "--touch", "--forceall", "--quiet", check=True)
     assert planned(one, capfd) == {}
     text, after = one.read_text(), {"summary": 2, "report": 1}
@@ -168,7 +168,7 @@ def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(on
         one.write_text(text.replace(old, new))
         assert planned(one, capfd) == rerun | after, new
     one.write_text(text)
-    monkeypatch.setenv("SAOBP_DATA", str(one.parent))  # other data than the profile names
+    monkeypatch.setenv("SAOBP_DATA", str(one.parent))  # other data than the study names
     assert planned(one, capfd) == {"pretrain": 1, "finetune": 1, "attention": 1} | after
 
 
@@ -219,8 +219,8 @@ KILLS = 5
 
 
 def start(folder):
-    """Start the whole profile in a session of its own."""
-    command = [sys.executable, "-m", "saobp.study.publication.cli", "reproduce", "--profile", "little", "--cores", "2"]
+    """Start the whole study in a session of its own."""
+    command = [sys.executable, "-m", "saobp.study.publication.cli", "reproduce", "--study", "little", "--cores", "2"]
     with (folder / "log").open("a") as log:
         return subprocess.Popen(command, cwd=folder, env=given(), stdout=log, stderr=log, start_new_session=True)
 
@@ -245,7 +245,7 @@ def metrics(folder):
 
 
 @pytest.mark.slow  # a quarter of an hour
-def test_a_profile_killed_five_times_gives_the_metrics_of_one_run_through(tmp_path):
+def test_a_study_killed_five_times_gives_the_metrics_of_one_run_through(tmp_path):
     chance = random.Random(3)
     whole, cut = repository(tmp_path / "whole", "little"), repository(tmp_path / "cut", "little")
     clock = time.monotonic()

@@ -11,7 +11,7 @@ from saobp.study.publication import cli, executed
 from saobp.study.setup import execution, paths
 from saobp.study.setup.execution import NotebookFailed
 
-PARAMETERS = """profile = "smoke"  # a comment
+PARAMETERS = """study = "smoke"  # a comment
 steps = 3
 rate = 0.5
 flag = False
@@ -24,7 +24,7 @@ record = ""
 """
 WRITES = (
     "from saobp.study.setup.records import Run\n"
-    'result = Run("derivation", profile=profile, parameters=dict(steps=steps, rate=rate)).save(record, {"x": 1})'
+    'result = Run("derivation", study_name=study, parameters=dict(steps=steps, rate=rate)).save(record, {"x": 1})'
 )
 
 
@@ -58,7 +58,7 @@ def refused(capsys, *arguments, code=2):
     ("05-finetune", "-p algorithm high_all_rows", "parameter 'algorithm': 'high_all_rows' is none of original"),
     ("99-try", "-p seed -3", "parameter 'seed': '-3' is none of 0 to 4294967295"),
     ("99-try", "-p finetune_seed 4294967296", "parameter 'finetune_seed': '4294967296' is none of"),
-    ("99-try", "-p profile nope", "no study is called 'nope'"), ("99-try", "-f nope", "no study is called 'nope'"),
+    ("99-try", "-p study nope", "no study is called 'nope'"), ("99-try", "-f nope", "no study is called 'nope'"),
     ("99-try", "-f no.yaml", "no.yaml: cannot be read"),
 ])  # fmt: skip
 def test_a_wrong_parameter_is_one_line_before_anything_runs(tmp_path, capsys, stem, words, said):
@@ -71,7 +71,7 @@ def test_what_is_no_notebook_and_a_folder_in_the_place_of_the_output_are_named(t
     assert "no.ipynb: no notebook with parameters" in refused(capsys, tmp_path / "no.ipynb", output)
     (tmp_path / "cut.ipynb").write_text('{"cells": [')
     assert "cut.ipynb: no notebook with parameters" in refused(capsys, tmp_path / "cut.ipynb", output)
-    nbformat.write(new_notebook(cells=[new_code_cell("profile = 1")]), tmp_path / "bare.ipynb")
+    nbformat.write(new_notebook(cells=[new_code_cell("study = 1")]), tmp_path / "bare.ipynb")
     assert "has no cell tagged 'parameters'" in refused(capsys, tmp_path / "bare.ipynb", output)
     for source in ("a = (", "a = 1\n b = 2", "a = !ls", "1 = a"):
         assert "99-try.ipynb: no notebook with parameters (" in refused(
@@ -135,7 +135,7 @@ groups = [
     1,
     {"a": None},
 ]
-profile = "smoke"; record = ""
+study = "smoke"; record = ""
 """
 
 
@@ -144,7 +144,7 @@ def test_a_cell_of_parameters_with_code_in_it_is_read_as_papermill_reads_it(tmp_
     found = execution.declared_parameters(path)
     assert found == {
         "options": {}, "steps": object, "size": int, "rate": 1.0, "text": object, "low": -1e-4, "high": -1e-4,
-        "groups": [1, {"a": None}], "profile": "smoke", "record": "",
+        "groups": [1, {"a": None}], "study_name": "smoke", "record": "",
     }  # fmt: skip
     assert type(found["rate"]) is float
     given = {"steps": "010", "size": "12", "rate": "2", "text": "[1, 2]"}
@@ -160,7 +160,7 @@ def test_a_run_leaves_the_notebook_and_exactly_one_record(tmp_path, capsys):
     assert cli.main(["run", str(path), str(output), *given]) == 0 and "derivation" not in capsys.readouterr().err
     record = json.loads(output.with_suffix(".json").read_text())
     assert (record["parameters"], record["stage"]) == ({"steps": 7, "rate": 0.5}, "derivation")
-    assert record["profile"] == "smoke" and len(list(output.parent.iterdir())) == 2
+    assert record["study_name"] == "smoke" and len(list(output.parent.iterdir())) == 2
     (run,) = executed.read([output])
     assert run.values["steps"] == 7 and "size" not in run.values
 

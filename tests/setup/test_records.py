@@ -14,7 +14,7 @@ from saobp.study.setup.schema import Record
 
 
 def saved(tmp_path, name="a", metrics=None, **parameters):
-    run = Run("variants", profile="smoke", parameters=parameters)
+    run = Run("variants", study_name="smoke", parameters=parameters)
     return run.save(tmp_path / f"{name}.json", metrics or {"x": 1.0})
 
 
@@ -35,7 +35,7 @@ def test_a_record_names_the_commit_at_which_its_run_began(monkeypatch, tmp_path)
     head = iter(["", "first", "", "second"])
     monkeypatch.setattr(records.subprocess, "check_output", lambda *command, **given: next(head))
     records.commit.cache_clear()
-    run = records.Run("audit", profile="smoke", parameters={})
+    run = records.Run("audit", study_name="smoke", parameters={})
     next(head)  # another commit while it runs
     assert run.save(tmp_path / "run.json", {})["code"]["commit"] == "first"
     records.commit.cache_clear()
@@ -53,15 +53,15 @@ def test_a_record_that_cannot_be_written_or_is_of_another_form_leaves_the_old_on
     with pytest.raises(AttributeError):
         saved(tmp_path, metrics={"x": object()})
     with pytest.raises(RecordError, match="a.json: not written, departures.0.paper: Field required"):
-        run = Run("finetune", profile="smoke", parameters={})
+        run = Run("finetune", study_name="smoke", parameters={})
         run.save(tmp_path / "a.json", {}, departures=[{"matter": "steps", "ours": 10}])
     assert records.load(tmp_path) == [before] and [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
 @pytest.mark.parametrize("content, said", [
-    ('{"schema": 2', "not a readable record"), ("[]", "not a run record, record"),
-    ('{"schema": 2, "stage": "x"}', "profile: Field required"),
-    ('{"schema": 99, "stage": "x"}', "schema 99, this version reads 2"),
+    ('{"schema": 3', "not a readable record"), ("[]", "not a run record, record"),
+    ('{"schema": 3, "stage": "x"}', "study: Field required"),
+    ('{"schema": 99, "stage": "x"}', "schema 99, this version reads 3"),
 ])  # fmt: skip
 def test_a_damaged_record_or_one_of_another_schema_is_named_with_the_remedy(tmp_path, content, said):
     (tmp_path / "cut.json").write_text(content)
@@ -97,7 +97,7 @@ def test_an_interactive_run_never_lands_among_the_workflows_records(tmp_path, mo
     monkeypatch.setattr(paths, "build", lambda study: tmp_path / study)
     tuned = {"model": "mini", "algorithm": "high", "strength": 0.2, "seed": 0, "group": "all", "finetune_seed": 0}
     for stage, parameters, metrics in (("finetune", tuned, {"tasks": {}}), ("audit", {}, {})):
-        Run(stage, profile="notebooks/studies/smoke.yaml", parameters=parameters).save("", metrics)
+        Run(stage, study_name="notebooks/studies/smoke.yaml", parameters=parameters).save("", metrics)
     made = sorted(path.name for path in (tmp_path / "smoke" / "interactive").iterdir())
     assert made == ["audit.json", "finetune-mini-high-0-all-0.json"]
 
@@ -119,7 +119,7 @@ def test_every_tracked_record_has_the_schema_and_departs_where_it_says_so(path):
 ])  # fmt: skip
 def test_a_record_of_another_form_is_never_written(tmp_path, stage, metrics, departures, said):
     with pytest.raises(RecordError, match=f"a.json: not written, {said}"):
-        Run(stage, profile="smoke", parameters={}).save(tmp_path / "a.json", metrics, departures=departures)
+        Run(stage, study_name="smoke", parameters={}).save(tmp_path / "a.json", metrics, departures=departures)
     assert not list(tmp_path.iterdir())
 
 

@@ -22,7 +22,7 @@ def test_seeds_that_some_algorithms_have_more_are_run_after_those_of_all():
 
 
 @pytest.mark.parametrize("name", available())
-def test_every_profile_that_comes_along_is_valid(name):
+def test_every_study_that_comes_along_is_valid(name):
     assert load_study(name).name == name
 
 
@@ -70,9 +70,9 @@ def test_a_mistake_is_named_in_one_line(tmp_path, old, new, said):
 ])  # fmt: skip
 def test_a_notebook_of_a_section_refuses_a_study_without_it(notebook, study, section):
     cells = json.loads((paths.root() / "notebooks" / f"{notebook}.ipynb").read_text())["cells"]
-    (opening,) = (source for source in ("".join(cell["source"]) for cell in cells) if "load_study(profile)" in source)
+    (opening,) = (source for source in ("".join(cell["source"]) for cell in cells) if "load_study(study)" in source)
     with pytest.raises(StudyError, match=f"study {study} has no section `{section}`: add it, or take"):
-        exec(opening, {"load_study": load_study, "profile": study})
+        exec(opening, {"load_study": load_study, "study_name": study})
 
 
 def test_a_size_has_a_list_of_its_own_of_the_tasks_whose_attention_is_measured():

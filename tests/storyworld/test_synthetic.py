@@ -83,7 +83,7 @@ def test_manifest_knows_every_file_by_rows_bytes_and_digest(folder, tables):
     assert entries.keys() == tables.keys()
     for (dataset, config, split), entry in entries.items():
         data = (folder / dataset / config / f"{split}-00000-of-00001.parquet").read_bytes()
-        known = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "published_rows": None}
+        known = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "hub_rows": None}
         assert entry == entry | known | {"rows": tables[dataset, config, split].num_rows}
     assert not [f for f in folder.rglob("*") if f.name.startswith(".")]
 

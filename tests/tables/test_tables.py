@@ -104,8 +104,8 @@ def test_a_failed_run_is_left_out_and_a_cell_or_an_average_says_how_many():
 
 
 def test_rows_at_the_papers_size_come_first_in_every_table(records, tmp_path):
-    alike = [run | {"profile": "narrow"} for run in examples.study(("mini-narrow",), ("original", "high"), (42, 43))]
-    paper = [run | {"profile": "paper"} for run in select(records, model="mini", algorithm="high", seed=42)]
+    alike = [run | {"study": "narrow"} for run in examples.study(("mini-narrow",), ("original", "high"), (42, 43))]
+    paper = [run | {"study": "paper"} for run in select(records, model="mini", algorithm="high", seed=42)]
     for number in (1, 2, 4, 5):
         table = tables.table(number, alike, first=paper)
         models = [row[0] for row, _ in table.with_runs().of_models]
@@ -186,14 +186,14 @@ def test_the_column_of_wikitext_is_of_wikitext_where_every_run_was_measured_ther
     assert shown[0].value == shown[1].value == np.mean([run["metrics"]["perplexity"] for run in runs])
     assert (shown[2].value, shown[2].items) == (99.0, 32)
     assert "Perplexity (difference in nats) is of the first 8,192 tokens of wikitext-103-v1;" in newer.caption
-    joined = tables.table(3, runs, first=[examples.pretrain("mini") | {"profile": "paper"}])  # measured on none
+    joined = tables.table(3, runs, first=[examples.pretrain("mini") | {"study": "paper"}])  # measured on none
     assert joined.cells[("BERT-Small", "Original"), "PPL_WikiText"].ours.value == shown[0].value
     for table in (older, mixed, joined):
         assert "Perplexity (difference in nats) is of the held-out part of the training text;" in table.caption
 
 
 def test_p_values_are_corrected_over_the_whole_table_and_the_rows_of_both_studies(built):
-    first = [run | {"profile": "paper"} for run in examples.study(("mini",))]
+    first = [run | {"study": "paper"} for run in examples.study(("mini",))]
     joined = tables.table(2, examples.study(("mini-narrow",)), first=first)
     for table, compared in ((built[8], 2 * 2 * 10), (joined, 2 * 4)):
         made = [(cell.difference.p, cell.adjusted_p) for cell in table.cells.values() if cell.difference]
@@ -210,7 +210,7 @@ def test_the_public_model_of_the_same_size_stands_beside_every_score_and_a_note_
 
 
 def test_the_command_for_all_rows_names_the_study_that_the_table_is_of():
-    runs = [examples.decoder() | {"profile": "decoders"}]
+    runs = [examples.decoder() | {"study": "decoders"}]
     assert "15 rows not run (saobp table 7 --study decoders --all)" in tables.table(7, runs).with_runs().notes()
     both = tables.table(7, [examples.decoder("gpt2-small")], first=runs).with_runs()
     assert "(saobp table 7 --all)" in both.to_markdown()
@@ -330,7 +330,7 @@ def test_a_run_is_looked_at_before_half_of_its_steps():
     assert losses.early(trained("high", 42, 3.0, steps=8000))["step"] == 0
 
 
-def test_a_profile_of_several_sizes_has_the_smallest_first_and_its_own_comparison_a_size():
+def test_a_study_of_several_sizes_has_the_smallest_first_and_its_own_comparison_a_size():
     ends = {"high": 3.1, "original": 3.0}
     found = [trained(name, 42, end, model=model) for model in ("small", "mini") for name, end in ends.items()]
     assert losses.table(found)["Model"].tolist() == ["BERT-Mini"] * 2 + ["BERT-Small"] * 2

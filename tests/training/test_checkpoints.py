@@ -55,8 +55,8 @@ MODEL = ("mini-quarter", "high", 42)
 @pytest.fixture
 def trained(tmp_path, monkeypatch):
     """Leave a finished model of the smoke study."""
-    monkeypatch.setattr(paths, "build", lambda profile: tmp_path)
-    return checkpoints.publish(network(), word_tokenizer(), load_study("smoke"), *MODEL)
+    monkeypatch.setattr(paths, "build", lambda study_name: tmp_path)
+    return checkpoints.save(network(), word_tokenizer(), load_study("smoke"), *MODEL)
 
 
 @pytest.mark.parametrize(("old", "new", "said"), [

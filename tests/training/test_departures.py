@@ -23,7 +23,7 @@ def told(found, **of):
 
 
 @pytest.mark.parametrize("size", ["mini", "small", "medium"])
-def test_the_paper_profile_departs_in_nothing_but_what_the_paper_leaves_open(size):
+def test_the_paper_study_departs_in_nothing_but_what_the_paper_leaves_open(size):
     found = told(departures.departures(load_study("paper"), size, WHOLE, "high", 42))
     assert found == {
         "weights of the texts": ("0.012 : 0.107 : 0.881", None),
@@ -46,7 +46,7 @@ def test_the_paper_profile_departs_in_nothing_but_what_the_paper_leaves_open(siz
         ({}, "eigen_reg", 42, ("Eigen-Reg", "reconstructed after Bao et al. 2024", None)),
     ],
 )  # fmt: skip
-def test_each_change_of_the_paper_profile_is_named_and_nothing_else(changes, algorithm, seed, said):
+def test_each_change_of_the_paper_study_is_named_and_nothing_else(changes, algorithm, seed, said):
     study = load_study("paper")
     for key, value in changes.items():
         new = dataclasses.replace(study.pretrain, **value) if key == "pretrain" else value
@@ -71,7 +71,7 @@ def again(record):
     if record["stage"] == "alternations":
         setting = (given["sequences"], given["length"], measured["repeats"])
         return departures.cost(given["model"], *setting, departures.VOCABULARY, given["phase"])
-    study, splits = load_study(record["profile"]), record["data"].get("splits", [])
+    study, splits = load_study(record["study"]), record["data"].get("splits", [])
     text = SimpleNamespace(splits=[split for split in splits if "role" not in split])
     if record["stage"] == "pretrain":
         return departures.departures(study, given["model"], text, given["algorithm"], given["seed"])

@@ -1,4 +1,4 @@
-"""The profile `paper` taken one step, for it was never run: its models, vocabulary, lengths and rates at full size."""
+"""The study `paper` taken one step, for it was never run: its models, vocabulary, lengths and rates at full size."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""One run of a profile, an encoder's or a decoder's, also from the command line as torchrun and Accelerate start it."""
+"""One run of a study, an encoder's or a decoder's, also from the command line as torchrun and Accelerate start it."""
 
 import shutil
 import subprocess
@@ -100,7 +100,7 @@ def test_a_wrong_name_and_a_build_that_cannot_be_written_are_one_line(given, sai
     monkeypatch.setattr(paths, "build", lambda study: tmp_path / "build")
     monkeypatch.setattr(pretraining, "texts", lambda *_: (word_tokenizer(), RandomText(), RandomText()))
     with pytest.raises(SystemExit) as stopped:
-        pretraining.main(["--profile", given[0], "--model", given[1], "--algorithm", given[2]])
+        pretraining.main(["--study", given[0], "--model", given[1], "--algorithm", given[2]])
     line = capsys.readouterr().err
     assert stopped.value.code == 2 and line.startswith("saobp: ") and said in line and line.count("\n") == 1
 

@@ -92,7 +92,7 @@ def run(
     study: Study, model: str, seed: int, chosen: Branched, told: dict[str, Any], path: Path, folder: Path
 ) -> dict[str, Any]:
     """Make one record: a trunk and its branches, and what it tells of its recipe."""
-    record = records.Run("branched", profile="branched", parameters={"model": model, "seed": seed})
+    record = records.Run("branched", study_name="branched", parameters={"model": model, "seed": seed})
     trainer.quiet()
     source = sources.resolve(study.data)
     tokenizer, text, held_out = pretraining.texts(study, model, source)

@@ -129,7 +129,7 @@ def attention_by_layer(
 def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
     """Make the plan's record for the encoder: what every arm does, and one layer alone, to similarity and attention."""
     quiet()
-    record = records.Run("retrofit-untrained", profile="retrofit", parameters={"model": "minilm"})
+    record = records.Run("retrofit-untrained", study_name="retrofit", parameters={"model": "minilm"})
     model, tokenizer = public.load("minilm")
     source, columns = sources.resolve("hub"), ("sentence1", "sentence2")
     (_, pairs, split), (_, entailment, other) = (load_reported(task, source) for task in ("stsb", "rte"))

@@ -58,7 +58,7 @@ def run(task: str, strength: float, path: Path, folder: Path) -> dict[str, Any]:
     quiet()
     decoder, source = opened(), sources.resolve("hub")
     parameters = {"model": "smollm2", "factor": "high" if strength else "none", "strength": strength, "task": task}
-    record = records.Run("retrofit-untrained", profile="retrofit", parameters=parameters)
+    record = records.Run("retrofit-untrained", study_name="retrofit", parameters=parameters)
     saobp.apply(decoder.model, parameters["factor"], strength)
     metrics, split = read_text(decoder, source) if task == "wikipedia" else answer(decoder, source, task)
     ours = f"SmolLM2-135M-Instruct, {decoder.note}, not trained any further"

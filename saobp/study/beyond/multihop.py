@@ -141,7 +141,7 @@ class KnownHops(Question):
 
 def record(exam: MultiHop, path: Path, folder: Path) -> dict[str, Any]:
     """Make one record: every arm and depth of one width and seed."""
-    made = records.Run("hops", profile="hops", parameters={"width": exam.hidden, "seed": exam.seeds[0]})
+    made = records.Run("hops", study_name="hops", parameters={"width": exam.hidden, "seed": exam.seeds[0]})
     metrics = {"multihop": study(exam, folder), "exam_recipe": asdict(exam)}
     words = len(questions.tokenizer(exam.entities))
     apart = [departures.differs("study", "questions of known hops in the story world")]

@@ -102,7 +102,7 @@ def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder
     splits = load_study(SPLITS_OF).finetune.splits
     recipe = Finetuning(groups={"all": [*study.tasks, *FURTHER]}, splits=splits, **study.training)
     parameters = {"model": study.model, "arm": arm_name, **arm.model_dump(), "task": name, "seed": seed}
-    record = records.Run("retrofit", profile="retrofit", parameters=parameters)
+    record = records.Run("retrofit", study_name="retrofit", parameters=parameters)
     quiet()
     encoder, tokenizer = public.locate(study.model), public.tokenizer(study.model)
     task = finetuning.task_of(name, recipe, source)

@@ -36,7 +36,7 @@ def record(setting: tuple[str, int, int], threads: int, rounds: int, path: Path,
     torch.set_num_threads(threads)
     phase, sequences, length = setting
     given = {"model": MODEL, "phase": phase, "sequences": sequences, "length": length, "threads": threads}
-    run = Run("alternations", profile="cost", parameters=given | {"passes": passes()})
+    run = Run("alternations", study_name="cost", parameters=given | {"passes": passes()})
     before = timing.circumstances()
     found = whole_model.timed(phase, MODEL, VOCABULARY, WAYS, sequences, length, rounds)
     metrics = before | {"repeats": rounds, "ways": {way: {phase: numbers} for way, _, numbers in found}}

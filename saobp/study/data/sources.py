@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from saobp import storyworld
 from saobp.study.data.splits import Absent, DataError, Source, base_splits, first_line
 from saobp.study.setup import paths
-from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS
+from saobp.study.setup.tasks_and_metrics import HUB_ROWS
 
 REMEDY = "set SAOBP_DATA to 'hub', 'synthetic' or a folder laid out like the hub"
 MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])
@@ -58,10 +58,10 @@ class HubSource(Source):
             name = f"{dataset} {config or ''}".strip()
             raise Absent(f"{name}: no split {split!r} (found: {', '.join(names)}); name one of these")
         rows = found[split].num_examples or None if found else None
-        due = PUBLISHED_ROWS.get((dataset, config), {}).get(split, rows)
+        due = HUB_ROWS.get((dataset, config), {}).get(split, rows)
         note = "" if rows == due else f"the hub has {rows} rows, {due} were published"
         note = "the hub states no count" if rows is None else note
-        return {"rows": rows or due or 0, "published_rows": due, "complete": not note, "note": note}
+        return {"rows": rows or due or 0, "hub_rows": due, "complete": not note, "note": note}
 
     def count(self, dataset: str, config: str | None, split: str) -> int:
         return super().count(dataset, config, split) or len(self.load(dataset, config, split))
@@ -120,11 +120,11 @@ class FolderSource(Source):
 
     def known(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
         rows, (_, entry) = self._scan(dataset, config, split).count_rows(), self._split(dataset, config, split)
-        published = PUBLISHED_ROWS.get((dataset, config), {})
+        published = HUB_ROWS.get((dataset, config), {})
         posing = self.name == "synthetic" and bool(published)  # under a published name, but not the published text
         return {
             "rows": rows,
-            "published_rows": entry.get("published_rows", published.get(split)),
+            "hub_rows": entry.get("hub_rows", published.get(split)),
             "complete": entry.get("complete", False) and not posing,
             "note": entry.get("note") if entry else f"manifest.json does not know {split}",
         }

@@ -32,7 +32,7 @@ class Source:
     """A place that data sets come from, by dataset, config and split, which may be a slice such as `validation[:80%]`.
 
     Each has `load` (the rows), `stream` (the same one by one, without holding them in memory), `fingerprint` (hex
-    digits that change with the content alone), `known` (rows, published_rows, complete and note of a whole split), and
+    digits that change with the content alone), `known` (rows, hub_rows, complete and note of a whole split), and
     `files` (what transformers' `from_pretrained` takes for a repository that holds these files).
     """
 
@@ -55,7 +55,7 @@ class Source:
         """Say how much of the published split a split holds; a slice is never complete."""
         bases = base_splits(split)
         known = {base: self.known(dataset, config, base) for base in bases}  # two slices of a split count it once
-        due = [each["published_rows"] for each in known.values()]
+        due = [each["hub_rows"] for each in known.values()]
         notes = [each["note"] for each in known.values()]
         rows = sum(known[base]["rows"] for base in bases)
         if sliced := "[" in split:
@@ -66,7 +66,7 @@ class Source:
             "config": config,
             "split": split,
             "rows": rows,
-            "published_rows": None if None in due else sum(due),
+            "hub_rows": None if None in due else sum(due),
             "complete": not sliced and all(each["complete"] for each in known.values()),
             "note": "; ".join(dict.fromkeys(filter(None, notes))),
         }

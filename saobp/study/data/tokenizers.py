@@ -36,7 +36,7 @@ def make_tokenizer(
     Raises ValueError if `vocabulary` cannot hold the letters, or about files.
     """
     if kind in PUBLISHED:
-        return _published(kind, source)
+        return _from_hub(kind, source)
     text = Mixture(source, mixture)
     parts = json.dumps([kind, vocabulary, TRAINING_DOCUMENTS, text.identity()])
     name = f"tokenizer-{kind}-{vocabulary}-{hashlib.sha256(parts.encode()).hexdigest()[:12]}"
@@ -60,7 +60,7 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
-def _published(kind: str, source: Source) -> PreTrainedTokenizerBase:
+def _from_hub(kind: str, source: Source) -> PreTrainedTokenizerBase:
     """Load a published tokenizer from the hub or from its files in a mirror."""
     maker, repository, *names = PUBLISHED[kind]
     files = source.files(repository, *names)

@@ -116,7 +116,7 @@ def relevant(number: Number, records: Sequence[Record]) -> list[Record]:
 def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     """The numbers that Figure `number` shows, one row a point.
 
-    Raises ValueError for another number or records of several profiles, FigureError if no record has what it needs.
+    Raises ValueError for another number or records of several studies, FigureError if no record has what it needs.
     """
     drawing, chosen = found(number), relevant(number, records)
     if not drawing.several:

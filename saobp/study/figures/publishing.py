@@ -91,8 +91,8 @@ def publish(
     """Write every table and figure that the records can fill, the claims, and manifest.json; return the paths, it last.
 
     `hashes` are those of the records' files (`records.hashes`); `decided` are claims that rest on more than
-    these records; `others`, of other profiles, draw a figure for which `records` have no run,
-    and join them in a figure of several profiles; rows of `first` come first in every table. Of a figure without its
+    these records; `others`, of other studies, draw a figure for which `records` have no run,
+    and join them in a figure of several studies; rows of `first` come first in every table. Of a figure without its
     runs the manifest gives the reason; its dates are those of runs, so that the same records give the same bytes.
     """
     folder, every = Path(folder), [*first, *records]
@@ -118,7 +118,7 @@ def publish(
         entries[name]["files"] = {path.name: paths.digest(path) for path in files}
     named = defaultdict(dict)
     for record in others:
-        named[record["profile"]][record["name"]] = (other_hashes or {}).get(record["name"])
+        named[record["study"]][record["name"]] = (other_hashes or {}).get(record["name"])
     manifest = {
         "licence": "MIT (LICENSE); the paper's printed numbers: CC BY 4.0 (data/README.md)",
         "hashes": "SHA-256 of the file's bytes, as sha256sum prints it; null for a record of no file",
@@ -188,13 +188,13 @@ def shown(number: int | str, folder: str | Path) -> Any:
 
 
 def provenance(records: Sequence[Record]) -> dict[str, Any]:
-    """Where a set of records comes from: profile, data, code, versions, last run's date."""
+    """Where a set of records comes from: study, data, code, versions, last run's date."""
     data = {(run["data"].get("source"), run["data"].get("fingerprint")) for run in records if run.get("data")}
     code = {(run["code"].get("version"), run["code"].get("commit")) for run in records}
     versions = {name: number for run in records for name, number in run["packages"].items()}
     return {
         "records": [record["name"] for record in records],
-        "profile": " and ".join(sorted({run["profile"] for run in records})) or "none",
+        "study": " and ".join(sorted({run["study"] for run in records})) or "none",
         "data": [{"source": source, "fingerprint": mark} for source, mark in sorted(data, key=str)],
         "code": [{"version": number, "commit": commit} for number, commit in sorted(code, key=str)],
         "versions": dict(sorted(versions.items())),

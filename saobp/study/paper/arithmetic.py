@@ -10,12 +10,12 @@ import numpy as np
 from scipy import stats
 
 from saobp.study.setup.sizes_and_strengths import Size
-from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS, TASKS
+from saobp.study.setup.tasks_and_metrics import HUB_ROWS, TASKS
 
 ITEMS = {  # rows of the public evaluation splits, by the paper's column
-    spec.title.replace("-Middle", "_Middle"): PUBLISHED_ROWS[spec.dataset, spec.config][spec.evaluation_split]
+    spec.title.replace("-Middle", "_Middle"): HUB_ROWS[spec.dataset, spec.config][spec.evaluation_split]
     for spec in TASKS.values()
-    if (spec.dataset, spec.config) in PUBLISHED_ROWS  # a task of one's own is none of the paper's
+    if (spec.dataset, spec.config) in HUB_ROWS  # a task of one's own is none of the paper's
 }
 LABEL_COUNTS = {
     "MRPC": (129, 279), "RTE": (146, 131), "SST2": (428, 444), "WNLI": (40, 31), "QNLI": (2702, 2761),

@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
 def study_option(default: str | None, *names: str, shown: str = "a study's name, or the path of its file") -> Callable:
     """Return the option `--study`, which has also its former name, `--profile`."""
     return click.option(
-        "--study", "--profile", *names, "profile", metavar="STUDY", default=default, show_default=bool(default),
+        "--study", "--profile", *names, "study_name", metavar="STUDY", default=default, show_default=bool(default),
         help=shown,
     )  # fmt: skip
 
@@ -75,7 +75,9 @@ def saobp() -> None:
 @click.option("-p", "--parameter", nargs=2, multiple=True, metavar="KEY VALUE", help="a parameter of the notebook")
 @study_option(None, "-f")
 @click.option("--own", is_flag=True, help="of other parameters than the defaults: no cells tagged 'once'")
-def run(notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], profile: str | None, own: bool) -> None:
+def run(
+    notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], study_name: str | None, own: bool
+) -> None:
     """Execute one notebook by papermill and leave one record."""
     from saobp.study.setup import execution
 
@@ -84,7 +86,7 @@ def run(notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], pr
         raise ValueError(f"parameter '{twice}' is given {keys.count(twice)} times; give it once")
     name = (given.get("record") or output.as_posix()).rpartition("/")[2].partition(".")[0]
     print(f"{name}: started", flush=True)
-    record = execution.run(notebook, output, given, profile, own)
+    record = execution.run(notebook, output, given, study_name, own)
     print(f"{notebook.stem}: {record['seconds']:.0f} s, {record['name']}.json")
 
 
@@ -108,22 +110,22 @@ def reproduce(**asked: Any) -> None:
 @click.argument("file", type=Path)
 @study_option("paper")
 @click.option("--text", multiple=True, metavar="OWNER/NAME", help="a data set, of equal weight (default: the study's)")
-def tokens(file: Path, profile: str, text: tuple[str, ...]) -> None:
+def tokens(file: Path, study_name: str, text: tuple[str, ...]) -> None:
     """Tokenise the text of a study into FILE, for a machine without the text."""
     from saobp.study.training import pretraining
 
-    pretraining.write_tokens(file, profile, text)
+    pretraining.write_tokens(file, study_name, text)
     print(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
 
 
 @saobp.command()
 @study_option("smoke")
-def report(profile: str) -> None:
+def report(study_name: str) -> None:
     """Write build/STUDY/index.html from what is there."""
     from saobp.study.publication import report
     from saobp.study.setup.studies import load_study
 
-    print(report.write(paths.build(load_study(profile).name)))
+    print(report.write(paths.build(load_study(study_name).name)))
 
 
 def item(usual: str, others: str) -> Callable[[Callable], Callable]:
@@ -210,11 +212,11 @@ def claim(id: str) -> None:
 
 @saobp.command()
 @study_option("laptop")
-def publish(profile: str) -> None:
+def publish(study_name: str) -> None:
     """Copy a study's records to data/results and rebuild figures."""
     from saobp.study.publication import results
 
-    results.publish(profile)
+    results.publish(study_name)
 
 
 @saobp.command()

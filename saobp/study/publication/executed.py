@@ -13,7 +13,7 @@ from saobp.study.setup import labels, paths
 from saobp.study.setup.execution import declared_parameters
 from saobp.study.setup.records import PRETRAINED
 
-UNNAMED = {"profile", "record"}  # parameters that tell no run of a study from another
+UNNAMED = {"study_name", "record"}  # parameters that tell no run of a study from another
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def is_progress(output: NotebookNode) -> bool:
 
 def named(values: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a run in the reader's order, the study by its name and without the record's place."""
-    order = ["profile", *PRETRAINED, "group", "finetune_seed"]  # and what else there is
+    order = ["study_name", *PRETRAINED, "group", "finetune_seed"]  # and what else there is
     names = sorted(values.keys() - {"record"}, key=lambda name: ([*order, name].index(name), name))
-    return {name: Path(values[name]).stem if name == "profile" else values[name] for name in names}
+    return {name: Path(values[name]).stem if name == "study_name" else values[name] for name in names}
 
 
 def of_defaults() -> dict[Path, NotebookNode]:

@@ -33,7 +33,7 @@ def write(folder: Path) -> Path:
     Raises FileNotFoundError if the folder holds no records.
     """
     if not (found := records.load(folder / "records")):
-        remedy = f"run `make reproduce PROFILE={folder.name}` first"
+        remedy = f"run `make reproduce STUDY={folder.name}` first"
         raise FileNotFoundError(f"{folder / 'records'}: no records there; {remedy}")
     runs = executed.read((folder / "notebooks").glob("[!.]*.ipynb"))  # not what a run has begun
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("forkserver")) as processes:
@@ -42,7 +42,7 @@ def write(folder: Path) -> Path:
         pages.write(runs, bodies, folder / "pages")
     with paths.new_folder(folder / "tracked") as tracked:
         shutil.copytree(paths.figures(), tracked, dirs_exist_ok=True)
-    exercise, made, tracked = found[0]["profile"] == EXERCISE, folder / "figures", folder / "tracked"
+    exercise, made, tracked = found[0]["study"] == EXERCISE, folder / "figures", folder / "tracked"
     ended = [run for run in runs if any(run.name == record["name"] for record in found)]
     lines = [line for run in ended for cell in run.node.cells for line in cell.source.splitlines()]
     apart = written.departures(found)

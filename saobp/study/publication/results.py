@@ -1,4 +1,4 @@
-"""From a profile's records to tracked results, published figures and texts; and single files for a next paper."""
+"""From a study's records to tracked results, published figures and texts; and single files for a next paper."""
 
 from pathlib import Path
 from typing import Any
@@ -12,35 +12,35 @@ SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the o
 OTHERS = (FIRST, FRESH, "retrofit")  # studies with figures of their own, the last of a public encoder
 PAPER_STUDY = "paper"  # at the paper's own sizes: its rows come first in every table
 SEVERAL = 3  # seeds of a pair: a study that has them goes before one that has fewer
-WEIGHT = ("paper", "narrow", "laptop")  # profiles, those that say most first
+WEIGHT = ("paper", "narrow", "laptop")  # studies, those that say most first
 
 
 def shown_study() -> str:
-    """Return the profile whose results `figures/` shows: the first that compares High with Original, of several seeds.
+    """Return the study whose results `figures/` shows: the first that compares High with Original, of several seeds.
 
     Raises FileNotFoundError when nothing is tracked.
     """
 
-    def seeds(profile: str, algorithm: str) -> set[str]:
-        found = paths.results(profile).glob(f"04-pretrain-*-{algorithm}-*.json")
+    def seeds(study_name: str, algorithm: str) -> set[str]:
+        found = paths.results(study_name).glob(f"04-pretrain-*-{algorithm}-*.json")
         return {path.stem.rpartition("-")[2] for path in found}
 
     pairs = {name: len(seeds(name, "original") & seeds(name, "high")) for name in WEIGHT}
     if not any(pairs.values()):
-        raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a profile first")
+        raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a study first")
     return max(WEIGHT, key=lambda name: (pairs[name] >= SEVERAL, pairs[name] > 0))
 
 
-def publish(profile: str) -> None:
-    """Copy a finished profile's records to `data/results/<profile>/` in place of those there; rebuild `figures/`."""
-    name = Path(profile).stem
+def publish(study_name: str) -> None:
+    """Copy a finished study's records to `data/results/<study>/` in place of those there; rebuild `figures/`."""
+    name = Path(study_name).stem
     if name == EXERCISE:
         raise ValueError(f"--study: {name} trains for seconds, its models have learned nothing; publish another study")
     folder = paths.build(name) / "records"
     found = [path for path in sorted(folder.glob("*.json")) if path.stem not in SUMMARIES]
     if not found:
-        load_study(profile)
-        raise FileNotFoundError(f"{folder}: no records there; run `make reproduce PROFILE={name}` first")
+        load_study(study_name)
+        raise FileNotFoundError(f"{folder}: no records there; run `make reproduce STUDY={name}` first")
     with paths.new_folder(tracked := paths.results(name)) as target:
         for path in found:
             record = records.move_answers(records.read(path), target / path.name)
@@ -81,17 +81,17 @@ def _others() -> list[dict[str, Any]]:
 
 
 def single(
-    kind: str, number: int | str, profile: str | None, file_format: str, width: float | None, folder: Path,
+    kind: str, number: int | str, study_name: str | None, file_format: str, width: float | None, folder: Path,
     every: bool = False,
 ) -> tuple[Path, list[str]]:  # fmt: skip
     """Write one figure or table into a folder; return the file and the names of the studies behind it.
 
-    Without a profile the records are those that `figures/` shows, and for a figure of what that has no run of, those
-    of `OTHERS`. Raises FileNotFoundError when the profile has no records, ValueError for what is not there.
+    Without a study the records are those that `figures/` shows, and for a figure of what that has no run of, those
+    of `OTHERS`. Raises FileNotFoundError when the study has no records, ValueError for what is not there.
     """
     formats, width = [file_format], figures.PAGE if width is None else width
     if number == "claims":
-        if profile or every:
+        if study_name or every:
             raise ValueError("claims: all of them, from every tracked study; leave out --study and --all")
         decided = verdicts.decided()
         if kind == "figure":
@@ -99,25 +99,25 @@ def single(
         else:
             made = verdicts.write(decided, folder, formats)
         return made[0], ["all that are tracked"]
-    if profile and profile.endswith((".yaml", ".yml")):
-        profile = load_study(profile).name
-    name = profile or shown_study()
-    found = records.load(profile or paths.results(name))
+    if study_name and study_name.endswith((".yaml", ".yml")):
+        study_name = load_study(study_name).name
+    name = study_name or shown_study()
+    found = records.load(study_name or paths.results(name))
     if not found:
-        load_study(profile)
-        raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
+        load_study(study_name)
+        raise FileNotFoundError(f"study '{study_name}' has no records: run `make reproduce STUDY={study_name}` first")
     study = name if paths.results(name).is_dir() else ""  # a planned study's records may name what they train like
     if kind == "figure":
-        if number in figures.FIGURES and (profile is None or figures.FIGURES[number].several):
+        if number in figures.FIGURES and (study_name is None or figures.FIGURES[number].several):
             found = figures.origin(number, found, _others())
         made = figures.write(number, found, folder, formats, width=width)
-        return made[0], [study] if profile and study else _profiles(found)
+        return made[0], [study] if study_name and study else _studies(found)
     if not every and not any(cell.ran for cell in tables.table(number, found).of_models.values()):
         raise ValueError(f"Table {number}: study {name} has no run of it; --all writes the paper's numbers alone")
-    first = [] if profile or found[0]["profile"] == PAPER_STUDY else records.load(paths.results(PAPER_STUDY))
+    first = [] if study_name or found[0]["study"] == PAPER_STUDY else records.load(paths.results(PAPER_STUDY))
     made = tables.write(number, found, folder, formats, every=every, first=first, study=study)
-    return made[0], sorted({*_profiles(first), *([study] if study else _profiles(found))})
+    return made[0], sorted({*_studies(first), *([study] if study else _studies(found))})
 
 
-def _profiles(found: list[dict[str, Any]]) -> list[str]:
-    return sorted({record["profile"] for record in found})
+def _studies(found: list[dict[str, Any]]) -> list[str]:
+    return sorted({record["study"] for record in found})

@@ -1,4 +1,4 @@
-"""Runs a whole profile through Snakemake: one run at a time per folder, restarted where it was cut off."""
+"""Runs a whole study through Snakemake: one run at a time per folder, restarted where it was cut off."""
 
 import contextlib
 import fcntl
@@ -61,7 +61,7 @@ def claimed(folder: Path) -> Iterator[int]:
 
 
 def reproduce(
-    profile: str, cores: int, cluster: str | None, processes: int, *, rows: Sequence[str], minutes: int | None,
+    study_name: str, cores: int, cluster: str | None, processes: int, *, rows: Sequence[str], minutes: int | None,
     tokens: Path | None, dry_run: bool,
 ) -> None:  # fmt: skip
     """Run every notebook under a study and write its report; on a cluster each run is a job.
@@ -69,7 +69,7 @@ def reproduce(
     `rows` ("mini/high/42"): their records alone, without a report; within `minutes` each, on the text of a file of
     `tokens`. Raises StudyError or DataError before anything runs, WorkflowFailed when a run fails.
     """
-    path, study = find(profile).resolve(), load_study(profile)
+    path, study = find(study_name).resolve(), load_study(study_name)
     folder, wanted = paths.build(study.name), of_rows(study, rows)
     where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
     if (minutes or tokens) and not rows:
@@ -81,7 +81,7 @@ def reproduce(
         return
     check_packages()
     clock, source = time.perf_counter(), sources.resolve(study.data)
-    print(f"==> profile {study.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True)
+    print(f"==> study {study.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True)
     kernels = contextlib.nullcontext(({}, [])) if cluster else forks.serving()
     with claimed(folder) as hold, kernels as (served, lifeline):
         if minutes or tokens:
@@ -107,7 +107,7 @@ def reproduce(
 
 def cluster_profile(name: str) -> Path:
     """Return the folder of a cluster's settings: one of profiles/cluster/ by name, or a folder of your own."""
-    known = paths.root() / "profiles" / "cluster"
+    known = paths.root() / "studies" / "cluster"
     for folder in (known / name, Path(name)):
         if (folder / "config.yaml").is_file():
             return folder.resolve()
@@ -134,7 +134,7 @@ def of_rows(study: Study, rows: Iterable[str]) -> list[str]:
 def _snakemake(folder: Path, study: Path, wanted: Sequence[str], *options: str, processes: int = 1, **how: Any) -> int:
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
-        "--config", f"profile={quote(str(study))}", f"processes={processes}", f"wanted={len(wanted)}",
+        "--config", f"study={quote(str(study))}", f"processes={processes}", f"wanted={len(wanted)}",
         "--nolock",  # the folder is claimed; a lock in it is that of a run that was killed
         "--quiet", "rules", "host", *options, "--", *wanted,
     ]  # fmt: skip

@@ -53,7 +53,7 @@ def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> 
 
 def check_names(notebook: Path, values: dict[str, Any]) -> None:
     """Refuse a study that cannot be read, and a model, algorithm, task, group or seed that there is not."""
-    if not values.get("profile"):
+    if not values.get("study_name"):
         return
     known = {
         "seed": recipes.SEEDS,
@@ -61,7 +61,7 @@ def check_names(notebook: Path, values: dict[str, Any]) -> None:
         "model": get_args(recipes.Model),
         "algorithm": get_args(recipes.DecoderAlgorithm if notebook.stem == "07-decoder" else recipes.Algorithm),
         "task": get_args(recipes.Task),
-        "group": tuple(studies.load_study(values["profile"]).finetune.groups),
+        "group": tuple(studies.load_study(values["study_name"]).finetune.groups),
     }
     for name, choices in known.items():
         if name in values and values[name] not in choices:
@@ -79,7 +79,7 @@ def run(
     """
     declared = declared_parameters(notebook)
     if study_file is not None:
-        given = {"profile": str(studies.find(study_file).resolve()), **given}
+        given = {"study_name": str(studies.find(study_file).resolve()), **given}
     values = checked(notebook, given, declared)
     check_names(notebook, {name: d for name, d in declared.items() if not isinstance(d, type)} | values)
     if output.is_dir():
@@ -91,7 +91,7 @@ def run(
         paths.own_folder(path.parent)
     values["record"] = str(record)
     before = record.stat().st_mtime_ns if record.exists() else None
-    chosen = {name: value for name, value in values.items() if name not in ("profile", "record")}
+    chosen = {name: value for name, value in values.items() if name not in ("study_name", "record")}
     again = own and any(value != declared[name] for name, value in chosen.items())
     _execute(notebook, output, values, "once" if again else "")
     if not record.exists() or record.stat().st_mtime_ns == before:

@@ -40,8 +40,8 @@ class Run:
     `stage` is what was done ("pretrain", "finetune", …); `parameters` are the notebook's own.
     """
 
-    def __init__(self, stage: str, *, profile: str, parameters: dict[str, Any]):
-        self.stage, self.profile, self.parameters = stage, Path(profile).stem, dict(parameters)
+    def __init__(self, stage: str, *, study_name: str, parameters: dict[str, Any]):
+        self.stage, self.study_name, self.parameters = stage, Path(study_name).stem, dict(parameters)
         self.started, self._clock = datetime.now(UTC), time.perf_counter()
         commit()  # of the code that runs, before another comes
 
@@ -56,14 +56,14 @@ class Run:
         """
         named = (self.parameters.get(key) for key in IDENTITY)
         name = "-".join([self.stage, *(str(value) for value in named if value not in (None, ""))])
-        path = Path(path or paths.build(self.profile) / "interactive" / f"{name}.json")
+        path = Path(path or paths.build(self.study_name) / "interactive" / f"{name}.json")
         sittings, tasks = metrics.get("sittings") or [], (metrics.get("tasks") or {}).values()
         trained = [sitting["device"]["precision"] for sitting in sittings]
         trained = trained or [entry["precision"]["name"] for entry in tasks if "precision" in entry]
         record = {
             "schema": schema.SCHEMA,
             "stage": self.stage,
-            "profile": self.profile,
+            "study": self.study_name,
             "name": path.stem,
             "parameters": self.parameters,
             "metrics": metrics,

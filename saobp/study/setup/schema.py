@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from saobp.study.setup.metrics import METRICS, STRICT, Device, Failure
 from saobp.study.setup.typed_by_hand import first_flaw
 
-SCHEMA = 2
+SCHEMA = 3
 Value = str | int | float | None
 
 
@@ -34,7 +34,7 @@ class Split(TypedDict):
     config: str | None
     split: str
     rows: int
-    published_rows: int | None  # None where nothing was published under this name
+    hub_rows: int | None  # None where nothing was published under this name
     complete: bool
     note: str  # what the source says of it, for people
     role: NotRequired[Literal["train", "development", "evaluation"]]
@@ -64,9 +64,9 @@ class Data(TypedDict, total=False):
 class Record(TypedDict):
     """One execution of one notebook; `metrics` are its stage's, of `METRICS`."""
 
-    schema: Literal[2]
+    schema: Literal[3]
     stage: str
-    profile: str
+    study: str
     name: str
     parameters: dict[str, Any]
     metrics: dict[str, Any]

@@ -70,7 +70,7 @@ GRAPHS_OF = "race"  # the task whose attention graphs Figures 2 and 5 are of
 GLUE = {name: spec.title for name, spec in TASKS.items() if spec.dataset.endswith("glue")}  # in Table 8's order
 
 # rows of the published splits, as the hub states them: what a local copy is measured against
-PUBLISHED_ROWS: dict[tuple[str, str | None], dict[str, int]] = {
+HUB_ROWS: dict[tuple[str, str | None], dict[str, int]] = {
     ("nyu-mll/glue", "cola"): {"train": 8551, "validation": 1043},
     ("nyu-mll/glue", "sst2"): {"train": 67349, "validation": 872},
     ("nyu-mll/glue", "mrpc"): {"train": 3668, "validation": 408},

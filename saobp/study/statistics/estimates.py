@@ -17,7 +17,7 @@ from saobp.study.statistics.task_scores import Score, by_pretraining, headline_i
 
 def study_of(records: Sequence[Record]) -> str:
     """The one study that records come from ("none" without a record); ValueError for records of several."""
-    names = sorted({record["profile"] for record in records})
+    names = sorted({record["study"] for record in records})
     if len(names) > 1:
         raise ValueError(f"records: of several studies ({', '.join(names)}); choose the records of one")
     return names[0] if names else "none"

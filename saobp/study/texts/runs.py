@@ -10,7 +10,7 @@ from saobp.measure.prose import prose
 from saobp.study.data.splits import base_splits
 from saobp.study.setup import labels, paths, tracked, typed_by_hand
 from saobp.study.setup.schema import Record, Value
-from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS
+from saobp.study.setup.tasks_and_metrics import HUB_ROWS
 
 PLANNED = ("hops", "retrofit", "scratch", "branched", "branched-again", "decoders", "cost")
 STUDIES = ("narrow", "laptop", "stories", *PLANNED)
@@ -71,10 +71,10 @@ def splits(study: str) -> list[dict[str, Any]]:
             continue
         config, bases = split.get("config"), set(base_splits(split["split"]))
         name = split["dataset"] + (f" ({config})" if config and config != "default" else "")
-        known = PUBLISHED_ROWS.get((split["dataset"], config), {})
-        rows = sum(known[base] for base in bases) if bases <= set(known) else split["published_rows"]
+        known = HUB_ROWS.get((split["dataset"], config), {})
+        rows = sum(known[base] for base in bases) if bases <= set(known) else split["hub_rows"]
         key = (name, split["split"], split.get("role") or "")
-        found.setdefault(key, split | {"name": name, "rows": used, "published_rows": rows})
+        found.setdefault(key, split | {"name": name, "rows": used, "hub_rows": rows})
     return [found[key] for key in sorted(found)]
 
 

@@ -50,31 +50,33 @@ def marked(name: str, identity: Any) -> str:
     return f"{name}-{hashlib.sha256(repr(identity).encode()).hexdigest()[:8]}"
 
 
-def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
+def pretrained(study_name: str, model: str, algorithm: str, seed: int) -> Path:
     """Return the folder of a pretrained model, trained by notebook 04 if it is missing.
 
     Raises ValueError, one line, if it is damaged, or was trained in another way than the study says.
     """
-    folder = published_folder(Path(profile).stem, model, algorithm, seed)
+    folder = folder_of(Path(study_name).stem, model, algorithm, seed)
     if not (folder / "model.safetensors").is_file():
         from saobp.study.setup import execution
 
         print(f"{folder} is not there yet: running notebook 04-pretrain, which may take a while")
         notebook = paths.root() / "notebooks" / "04-pretrain.ipynb"
-        output = paths.build(Path(profile).stem) / "interactive" / f"04-pretrain-{folder.name}.ipynb"
-        given = {"profile": profile, "model": model, "algorithm": algorithm, "seed": str(seed)}
+        output = paths.build(Path(study_name).stem) / "interactive" / f"04-pretrain-{folder.name}.ipynb"
+        given = {"study_name": study_name, "model": model, "algorithm": algorithm, "seed": str(seed)}
         execution.run(notebook, output, given)
     if problem := paths.damage(folder):
         remedy = "delete the folder and give the command again: it is made anew from the last checkpoint"
         raise ValueError(f"{folder}: {problem}; {remedy} of its training")
-    asked = made_of(load_study(profile), model, algorithm, seed)
+    asked = made_of(load_study(study_name), model, algorithm, seed)
     if not (file := folder / TRAINING).is_file():
         raise ValueError(f"{folder}: does not say how it was trained: delete it and give the command again")
     for name, value in json.loads(file.read_text(encoding="utf-8")).items():
         if name in asked and value != asked[name]:
             remedy = "name the file of the study that trained it, or delete the folder"
             remedy = "set SAOBP_DATA to what trained it, or delete the folder" if name == "data" else remedy
-            raise ValueError(f"{folder}: trained with {name} {value}, and {profile} asks for {asked[name]}: {remedy}")
+            raise ValueError(
+                f"{folder}: trained with {name} {value}, and {study_name} asks for {asked[name]}: {remedy}"
+            )
     return folder
 
 
@@ -88,16 +90,16 @@ def made_of(study: Study, model: str, algorithm: str, seed: int) -> dict[str, An
     return given | text | trained
 
 
-def published_folder(profile: str, model: str, algorithm: str, seed: int) -> Path:
+def folder_of(study_name: str, model: str, algorithm: str, seed: int) -> Path:
     """Return where a finished model lies for the stages after it."""
-    return paths.build(profile) / "checkpoints" / f"{model}-{algorithm}-{seed}"
+    return paths.build(study_name) / "checkpoints" / f"{model}-{algorithm}-{seed}"
 
 
-def publish(
+def save(
     network: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, study: Study, model: str, algorithm: str, seed: int
 ) -> Path:
     """Save a finished model with its tokenizer and its training, whole or not at all, and return the folder."""
-    folder = published_folder(study.name, model, algorithm, seed)
+    folder = folder_of(study.name, model, algorithm, seed)
     regularizers.detach(network)  # a penalty belongs to training
     with paths.new_folder(folder) as unfinished:
         network.save_pretrained(unfinished)

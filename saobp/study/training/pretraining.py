@@ -62,9 +62,9 @@ def _content(study: Study, recipe: Pretraining) -> dict[str, Any]:
     return of_study | {limit: getattr(recipe, limit) for limit in recipes.LIMITS}
 
 
-def write_tokens(file: Path, profile: str, names: Sequence[str] = ()) -> Path:
+def write_tokens(file: Path, study_name: str, names: Sequence[str] = ()) -> Path:
     """Write the text of a study to a token file, or that of other data sets, `names`, in equal parts."""
-    study = load_study(profile)
+    study = load_study(study_name)
     study = replace(study, tokens=None, corpus=dict.fromkeys(names, 1.0) if names else study.corpus)
     source = sources.resolve(study.data)
     about = _content(study, study.pretrain) | {"source": source.name}
@@ -157,14 +157,14 @@ def asked(
 
 
 @click.command()
-@click.option("--study", "--profile", "profile", required=True)
+@click.option("--study", "--profile", "study_name", required=True)
 @click.option("--model", required=True)
 @click.option("--algorithm", required=True)
 @click.option("--seed", type=int, default=42, show_default=True)
-def main(profile: str, model: str, algorithm: str, seed: int) -> None:
+def main(study_name: str, model: str, algorithm: str, seed: int) -> None:
     """Train one run of a study in the processes that torchrun or Accelerate started."""
     try:
-        study = load_study(profile)
+        study = load_study(study_name)
         if (model, algorithm) not in study.pairs():
             known = ", ".join(map(" ".join, study.pairs()))
             raise ValueError(f"study {study.name} trains no {model} with {algorithm}: choose one of {known}")
