@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from saobp.study.setup import typed_by_hand
-from saobp.study.setup.studies import load_study
+from saobp.study.setup.studies import EXERCISE, SAY_MOST, load_study
 
 ROOT = Path(os.path.relpath(workflow.basedir))  # in a path from / braces would be wildcards
 STUDY = unquote(config["study"])  # quoted, as Snakemake reads what follows a blank and # as a comment
@@ -61,7 +61,7 @@ TEXT = repr([SOURCE, study.corpus, study.tokenizer, study.vocabulary, *filter(No
 
 
 PUBLISHED, CLAIMED = "data/published/*", ("data/claims.yaml", "data/plan/*")
-IN_SMOKE, WEIGHT = study.name == "smoke", ("paper", "narrow", "laptop")  # smoke shows the study of these that says most
+IN_SMOKE = study.name == EXERCISE  # shows the study of `SAY_MOST`
 SHOWN = {  # what is tracked and a notebook shows beside its own run: a change of it is another run
     "04-pretrain": ["data/results/narrow/*", "data/results/scratch/*", "data/results/repeats.csv"],
     "05-finetune": ["data/results/narrow/*", PUBLISHED],
@@ -69,7 +69,7 @@ SHOWN = {  # what is tracked and a notebook shows beside its own run: a change o
     "07-decoder": ["data/results/narrow/*", "data/results/decoders/*", PUBLISHED, "figures/*"],
     "08-cost": ["data/results/narrow/*", "data/results/cost/*", PUBLISHED],
     "09-audit": [PUBLISHED],
-    "10-tables": [PUBLISHED, *CLAIMED, *(f"data/results/{name}/*" for name in WEIGHT if IN_SMOKE)],
+    "10-tables": [PUBLISHED, *CLAIMED, *(f"data/results/{name}/*" for name in SAY_MOST if IN_SMOKE)],
     "11-figures": [PUBLISHED, *CLAIMED, "data/examples/*", "figures/*" if IN_SMOKE else "figures/claims.csv"],
     "12-beyond": [f"data/results/{name}/*" for name in ("stories", "hops", "narrow", "scratch", "branched", "decoders")]
     + ["data/plan/*", "figures/claims.csv"],

@@ -7,7 +7,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from saobp.study.publication import cli, executed, pages
 from saobp.study.setup import paths, records
 
-DEFAULTS = 'study = "smoke"\nrecord = ""\nmodel = "mini"\nalgorithm = "high"\nseed = 42\nlength = 8  # tokens\n'
+DEFAULTS = 'study_name = "smoke"\nrecord = ""\nmodel = "mini"\nalgorithm = "high"\nseed = 42\nlength = 8  # tokens\n'
 
 
 def notebook(**values):

@@ -16,7 +16,7 @@ from saobp.study.setup import paths, records
 
 SAVE = (
     "\nfrom saobp.study.setup.records import Run"
-    "\nsaved = Run('derivation', study_name=study, parameters={}).save(record, {})"
+    "\nsaved = Run('derivation', study_name=study_name, parameters={}).save(record, {})"
 )
 CELLS = {
     "tells": "import os, sys, pandas as pd, torch, matplotlib.pyplot as plt\nfrom tqdm.auto import tqdm\n"
@@ -56,7 +56,7 @@ def served(alone):
 
 def started(name, folder, environment):
     """Run a notebook of one cell as the workflow does."""
-    parameters = new_code_cell('study = "smoke"\nrecord = ""', metadata={"tags": ["parameters"]})
+    parameters = new_code_cell('study_name = "smoke"\nrecord = ""', metadata={"tags": ["parameters"]})
     nbformat.write(new_notebook(cells=[parameters, new_code_cell(CELLS[name])]), folder / f"{name}.ipynb")
     command = [sys.executable, "-S", forks.__file__, "run", f"{folder}/{name}.ipynb", f"{folder}/out.ipynb"]
     return subprocess.Popen(

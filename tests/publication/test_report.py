@@ -215,9 +215,9 @@ PAGES = ("index.html", *(f"pages/{name}.html" for name in RUNS))
 DARK = "--blink-settings=preferredColorScheme=0"
 
 
-def browse(page, study_name, *options):
+def browse(page, profile, *options):
     """Open a page in a browser of its own; returns what it wrote."""
-    command = [CHROMIUM, *ALONE, f"--user-data-dir={study_name}", *options, page.as_uri()]
+    command = [CHROMIUM, *ALONE, f"--user-data-dir={profile}", *options, page.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "CONSOLE" not in done.stderr, done.stderr
     return done.stdout

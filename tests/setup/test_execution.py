@@ -11,7 +11,7 @@ from saobp.study.publication import cli, executed
 from saobp.study.setup import execution, paths
 from saobp.study.setup.execution import NotebookFailed
 
-PARAMETERS = """study = "smoke"  # a comment
+PARAMETERS = """study_name = "smoke"  # a comment
 steps = 3
 rate = 0.5
 flag = False
@@ -24,7 +24,7 @@ record = ""
 """
 WRITES = (
     "from saobp.study.setup.records import Run\n"
-    'result = Run("derivation", study_name=study, parameters=dict(steps=steps, rate=rate)).save(record, {"x": 1})'
+    'result = Run("derivation", study_name=study_name, parameters=dict(steps=steps, rate=rate)).save(record, {"x": 1})'
 )
 
 
@@ -58,7 +58,7 @@ def refused(capsys, *arguments, code=2):
     ("05-finetune", "-p algorithm high_all_rows", "parameter 'algorithm': 'high_all_rows' is none of original"),
     ("99-try", "-p seed -3", "parameter 'seed': '-3' is none of 0 to 4294967295"),
     ("99-try", "-p finetune_seed 4294967296", "parameter 'finetune_seed': '4294967296' is none of"),
-    ("99-try", "-p study nope", "no study is called 'nope'"), ("99-try", "-f nope", "no study is called 'nope'"),
+    ("99-try", "-p study_name nope", "no study is called 'nope'"), ("99-try", "-f nope", "no study is called 'nope'"),
     ("99-try", "-f no.yaml", "no.yaml: cannot be read"),
 ])  # fmt: skip
 def test_a_wrong_parameter_is_one_line_before_anything_runs(tmp_path, capsys, stem, words, said):
@@ -135,7 +135,7 @@ groups = [
     1,
     {"a": None},
 ]
-study = "smoke"; record = ""
+study_name = "smoke"; record = ""
 """
 
 
@@ -160,7 +160,7 @@ def test_a_run_leaves_the_notebook_and_exactly_one_record(tmp_path, capsys):
     assert cli.main(["run", str(path), str(output), *given]) == 0 and "derivation" not in capsys.readouterr().err
     record = json.loads(output.with_suffix(".json").read_text())
     assert (record["parameters"], record["stage"]) == ({"steps": 7, "rate": 0.5}, "derivation")
-    assert record["study_name"] == "smoke" and len(list(output.parent.iterdir())) == 2
+    assert record["study"] == "smoke" and len(list(output.parent.iterdir())) == 2
     (run,) = executed.read([output])
     assert run.values["steps"] == 7 and "size" not in run.values
 

@@ -22,14 +22,14 @@ from saobp.study.beyond import plan
 from saobp.study.data import sources
 from saobp.study.data.task_rows import load_reported
 from saobp.study.setup import records
-from saobp.study.setup.sizes_and_strengths import WITHOUT_STRENGTH
+from saobp.study.setup.sizes_and_strengths import SIZES, WITHOUT_STRENGTH
 from saobp.study.statistics.paired import RESAMPLES
 from saobp.study.training.departures import differs
 from saobp.study.training.trainer import quiet
 
 TOKENS, BATCH = 256, 64  # of a sentence at most, the encoder's own limit; sentences at once
 MEASURED = 64  # pairs of RTE whose attention is measured
-ALONE = 0.1  # the strength in one layer alone
+ALONE = SIZES["minilm"].strength  # in one layer alone
 
 
 class Untrained(plan.Question):

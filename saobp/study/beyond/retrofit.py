@@ -24,7 +24,7 @@ from saobp.study.evaluation.heldout import flow
 from saobp.study.setup import records
 from saobp.study.setup.recipes import Finetuning, Seeds
 from saobp.study.setup.schema import Failed
-from saobp.study.setup.studies import load_study
+from saobp.study.setup.studies import STAND_INS, load_study
 from saobp.study.training import finetuning
 from saobp.study.training.architectures import refine_with
 from saobp.study.training.departures import differs
@@ -32,7 +32,6 @@ from saobp.study.training.trainer import quiet
 from saobp.study.training.watch import FollowHeldOut
 
 FURTHER = ("race", "squad")  # of three seeds, by the splits that a mirror without their train splits leaves
-SPLITS_OF = "narrow"  # the study that has these splits
 
 
 class Arm(plan.Strict):
@@ -99,7 +98,7 @@ def finetune(task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetu
 def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder: Path) -> dict[str, Any]:
     """Make one record of the study: one arm, one task, one seed. Returns the record."""
     arm, source = (study.arms | study.secondary_arms)[arm_name], sources.resolve("hub")
-    splits = load_study(SPLITS_OF).finetune.splits
+    splits = load_study(STAND_INS).finetune.splits
     recipe = Finetuning(groups={"all": [*study.tasks, *FURTHER]}, splits=splits, **study.training)
     parameters = {"model": study.model, "arm": arm_name, **arm.model_dump(), "task": name, "seed": seed}
     record = records.Run("retrofit", study_name="retrofit", parameters=parameters)

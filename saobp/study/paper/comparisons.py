@@ -8,11 +8,12 @@ import pandas as pd
 
 from saobp.study.paper import arithmetic
 from saobp.study.paper.numbers import Published
+from saobp.study.setup import labels
 from saobp.study.setup.sizes_and_strengths import Size
 from saobp.study.setup.tasks_and_metrics import GLUE
 
-MODELS = ("Mini", "Small", "Medium")
-METHODS = ("Original", "High", "Low", "ElemMul")
+MODELS = tuple(map(labels.published_model, labels.PAPER_SIZES))
+METHODS = tuple(map(labels.algorithm_title, labels.PAPER_ALGORITHMS))
 BENCHMARKS = ("GLUE", "HellaSwag", "RACE_Middle", "SQuAD")
 FAILED = ("Medium", "Low")  # the run that gives one answer to everything
 COUNTED = ["model", "algorithm", "phase"]  # that has a count of operations in Table 9

@@ -67,9 +67,9 @@ def is_progress(output: NotebookNode) -> bool:
 
 def named(values: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a run in the reader's order, the study by its name and without the record's place."""
-    order = ["study_name", *PRETRAINED, "group", "finetune_seed"]  # and what else there is
-    names = sorted(values.keys() - {"record"}, key=lambda name: ([*order, name].index(name), name))
-    return {name: Path(values[name]).stem if name == "study_name" else values[name] for name in names}
+    order = [*PRETRAINED, "group", "finetune_seed"]  # and what else there is
+    names = sorted(values.keys() - UNNAMED, key=lambda name: ([*order, name].index(name), name))
+    return {"study": Path(values["study_name"]).stem} | {name: values[name] for name in names}
 
 
 def of_defaults() -> dict[Path, NotebookNode]:

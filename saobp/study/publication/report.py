@@ -108,7 +108,7 @@ def _notebooks(runs: Sequence[Executed], found: dict[str, dict[str, Any]]) -> li
 
 def _run(run: Executed, record: dict[str, Any] | None) -> dict[str, Any]:
     """Return a run's name and record, its model's and algorithm's titles, and the other parameters."""
-    rest = {key: value for key, value in executed.named(run.values).items() if key not in executed.UNNAMED}
+    rest = {key: value for key, value in executed.named(run.values).items() if key != "study"}
     if record and "model" in rest:  # a decoder's record says that it is one
         rest["model"] = record["parameters"]["model"]
     titles = [title(rest.pop(key)) for key, title in TITLES.items() if key in rest]

@@ -5,14 +5,13 @@ from typing import Any
 
 from saobp.study import figures, tables, verdicts
 from saobp.study.setup import paths, records
-from saobp.study.setup.studies import EXERCISE, load_study
+from saobp.study.setup.studies import EXERCISE, SAY_MOST, load_study
 from saobp.study.texts.exam import FIRST, FRESH
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 OTHERS = (FIRST, FRESH, "retrofit")  # studies with figures of their own, the last of a public encoder
 PAPER_STUDY = "paper"  # at the paper's own sizes: its rows come first in every table
 SEVERAL = 3  # seeds of a pair: a study that has them goes before one that has fewer
-WEIGHT = ("paper", "narrow", "laptop")  # studies, those that say most first
 
 
 def shown_study() -> str:
@@ -25,10 +24,10 @@ def shown_study() -> str:
         found = paths.results(study_name).glob(f"04-pretrain-*-{algorithm}-*.json")
         return {path.stem.rpartition("-")[2] for path in found}
 
-    pairs = {name: len(seeds(name, "original") & seeds(name, "high")) for name in WEIGHT}
+    pairs = {name: len(seeds(name, "original") & seeds(name, "high")) for name in SAY_MOST}
     if not any(pairs.values()):
         raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a study first")
-    return max(WEIGHT, key=lambda name: (pairs[name] >= SEVERAL, pairs[name] > 0))
+    return max(SAY_MOST, key=lambda name: (pairs[name] >= SEVERAL, pairs[name] > 0))
 
 
 def publish(study_name: str) -> None:

@@ -22,7 +22,7 @@ from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Pretraining, Schedule
 from saobp.study.setup.sizes_and_strengths import SIZES
-from saobp.study.setup.studies import Study, StudyError, load_study
+from saobp.study.setup.studies import STAND_INS, Study, StudyError, load_study
 from saobp.study.statistics.trajectories import FOLLOWED
 from saobp.study.training import checkpoints, finetuning, precision, pretraining
 
@@ -32,7 +32,6 @@ START = 40.0  # seconds of a notebook that are not the study's training or measu
 FEW = 8  # sequences that are timed where a whole batch takes long
 LONG = 1.0  # seconds from which on a step is not timed whole
 CHECKS = 0.15  # of the steps' time, at most, for held-out checks
-STAND_INS = "narrow"  # the study whose splits stand in where a mirror lacks the published ones
 STOOD_IN = ("splits", "length_of")  # what is taken of it
 APART = dict.fromkeys(("decoder", "cost", "beyond", "multihop"))  # sections that are no part of a row
 WIDE = {"choice": 4, "span": 2}  # sequences of an item: options, windows

@@ -8,15 +8,17 @@ from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
 from pydantic import AfterValidator, ConfigDict
 from pydantic.dataclasses import dataclass
 
+from saobp.study.setup import labels
+from saobp.study.setup.sizes_and_strengths import LEAKY, SIZES
 from saobp.study.setup.tasks_and_metrics import TASKS
 
 Positive = Annotated[int, Gt(0)]
 Rate = Annotated[float, Gt(0), Le(1)]
 Share = Annotated[float, Ge(0), Le(1)]
-Algorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "uniform", "shuffled", "entropy_reg", "eigen_reg"]
-DecoderAlgorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "high_all_rows"]
+Algorithm = Literal[tuple(name for name in labels.ALGORITHMS if name != LEAKY)]
+DecoderAlgorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", LEAKY]
 Relation = Literal["own", "live", "at", "job", "mood"]
-Model = Literal["mini", "small", "medium", "mini-narrow", "mini-quarter", "small-quarter", "medium-quarter"]
+Model = Literal[tuple(name for name in SIZES if name not in labels.PUBLIC)]
 Task = Literal[tuple(TASKS)]
 Precision = Literal["auto", "bf16", "fp32"]
 

@@ -18,6 +18,8 @@ class StudyError(ValueError):
     """A study that cannot be used; the message names the file and the key."""
 
 
+SAY_MOST = ("paper", "narrow", "laptop")  # those whose results are shown, the first that has any
+STAND_INS = "narrow"  # whose splits stand in where a mirror lacks the ones of the hub
 EXERCISE = "smoke"  # the study whose models train for seconds: it checks that everything runs
 
 

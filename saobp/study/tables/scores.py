@@ -10,6 +10,7 @@ from math import inf, nan
 
 import pandas as pd
 
+from saobp.study.paper import comparisons
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
@@ -25,7 +26,7 @@ AVERAGE, PERPLEXITY = "glue", "perplexity"  # columns that are no task
 COLUMNS = {  # table -> the paper's column -> a task, `AVERAGE`, `PERPLEXITY` or a measure of attention
     1: {"GTD": "gtd", "IE": "indirect_entropy", "Acc_RACE_Middle": "race", "CC": "clustering_barrat",
         "BC": "betweenness"},
-    2: {"GLUE": AVERAGE, "HellaSwag": "hellaswag", "RACE_Middle": "race", "SQuAD": "squad"},
+    2: dict(zip(comparisons.BENCHMARKS, (AVERAGE, "hellaswag", "race", "squad"), strict=True)),
     3: {"PPL_WikiText": PERPLEXITY, "QNLI_Acc": "qnli", "SQuAD_Acc": "squad"},
     7: {"RACE_middle_Acc": "race", "BoolQ_Acc": "boolq", "PPL_WikiText": PERPLEXITY},
     8: {title: task for task, title in GLUE.items()} | {"Avg": AVERAGE},

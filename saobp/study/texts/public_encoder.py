@@ -7,11 +7,13 @@ import pandas as pd
 
 from saobp.study.beyond import plan
 from saobp.study.setup import tracked
+from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.statistics.seeds import SIDES
 
 STUDY = "retrofit"
+STRENGTH = SIZES["minilm"].strength
 PAIR = ["seed", "task"]
 
 
@@ -97,12 +99,12 @@ def untrained() -> dict[str, Any]:
     return tracked.metrics(STUDY, "retrofit-untrained", model="minilm")[0]
 
 
-def arm(factor: str = "high", strength: float = 0.1) -> dict[str, Any]:
+def arm(factor: str = "high", strength: float = STRENGTH) -> dict[str, Any]:
     """Return what was measured of a factor at a strength without training; "none" at 0 is plain attention."""
     return next(row for row in untrained()["similarity"] if (row["factor"], row["strength"]) == (factor, strength))
 
 
-def similarity(factor: str = "high", strength: float = 0.1) -> Estimate:
+def similarity(factor: str = "high", strength: float = STRENGTH) -> Estimate:
     """Return the correlation with the gold similarity minus plain attention's, in points, without training."""
     return _apart(arm(factor, strength))
 
@@ -117,6 +119,6 @@ def _apart(row: dict[str, Any]) -> Estimate:
     return Estimate(row["difference"], *row["interval"], 1, untrained()["pairs"])
 
 
-def layers(measure: str, factor: str = "high", strength: float = 0.1) -> pd.DataFrame:
+def layers(measure: str, factor: str = "high", strength: float = STRENGTH) -> pd.DataFrame:
     """Return a measure of each layer's attention before ("raw") and after ("refined") the step."""
     return pd.DataFrame([layer[measure] for layer in arm(factor, strength)["layers"]])

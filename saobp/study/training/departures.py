@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from saobp.study.paper import numbers
-from saobp.study.paper.arithmetic import VOCABULARY
+from saobp.study.paper.arithmetic import LENGTH, VOCABULARY
 from saobp.study.setup.recipes import Finetuning, MultiHop, Pretraining
 from saobp.study.setup.schema import Departure, Value
 from saobp.study.setup.sizes_and_strengths import SIZES, Size, strength_used
@@ -14,7 +14,7 @@ from saobp.study.setup.studies import Study
 PAPER_SEED = 42
 PAPER_TEXTS = "WikiText, BookCorpus, OpenWebText"
 PAPER_CORPUS = {"wikitext-103", "bookcorpus/bookcorpus", "Skylion007/openwebtext"}  # Sec. 6, as the hub has them
-INFERRED = {"tokens per sequence": (128, "inferred from Table 9: tokens per second times seconds per step")}
+INFERRED = {"tokens per sequence": (LENGTH, "inferred from Table 9: tokens per second times seconds per step")}
 CAPTIONS = {("samples", "race"): ("C23", "Table 1"), ("tokens per sample at most", "squad"): ("C47", "Figure 6")}
 TABLE5 = {"steps": "max_steps", "learning rate": "learning_rate", "warm-up steps": "warmup_steps"}
 SCHEDULE = {  # name for readers -> field of a recipe
