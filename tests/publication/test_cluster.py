@@ -12,7 +12,7 @@ from saobp.study.publication import cli, workflow
 from saobp.study.setup import paths
 
 STUB = Path(__file__).parents[1] / "helpers" / "cluster" / "slurm"
-CLUSTERS = paths.root() / "studies" / "cluster"
+CLUSTERS = paths.root() / "profiles" / "cluster"
 SLURM = (
     "--workflow-profile", CLUSTERS / "slurm", "--latency-wait", "5", "--slurm-status-command", "squeue",
     "--slurm-init-seconds-before-status-checks", "2",

@@ -30,7 +30,7 @@ SOURCES = (
 def execute(stem, folder, cells=None, **values):
     """Leave a notebook of the repository as a run would: parameters injected; and with links to each kind of file."""
     node = nbformat.read(NOTEBOOKS / f"{stem}.ipynb", as_version=4)
-    given = {"study": str(NOTEBOOKS / "studies" / "smoke.yaml"), "record": str(folder / "a.json"), **values}
+    given = {"study_name": str(NOTEBOOKS / "studies" / "smoke.yaml"), "record": str(folder / "a.json"), **values}
     source = "# Parameters\n" + "\n".join(f"{name} = {value!r}" for name, value in given.items())
     place = next(n for n, cell in enumerate(node.cells) if "parameters" in cell.metadata.get("tags", []))
     node.cells.insert(place + 1, new_code_cell(source, metadata={"tags": ["injected-parameters"]}))
@@ -254,7 +254,7 @@ document.title = JSON.stringify([page.documentElement.scrollWidth, boxes(".words
 @pytest.mark.parametrize("name", PAGES)
 def test_on_a_phone_nothing_sticks_out_names_of_rows_stay_and_a_claim_is_a_block(folder, tmp_path, name):
     frame = paths.write_text(tmp_path / "frame.html", PHONE.format(page=(folder / name).as_uri()))
-    shown = browse(frame, tmp_path / "study", "--allow-file-access-from-files", "--dump-dom")
+    shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
     width, claims, stays, lost_pictures = json.loads(unescape(re.search(r"<title>(.*)</title>", shown)[1]))
     assert width <= 390 and lost_pictures == 0 and all(stays)
     assert name != "index.html" or (claims == [0] and stays)

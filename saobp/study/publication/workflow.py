@@ -107,7 +107,7 @@ def reproduce(
 
 def cluster_profile(name: str) -> Path:
     """Return the folder of a cluster's settings: one of profiles/cluster/ by name, or a folder of your own."""
-    known = paths.root() / "studies" / "cluster"
+    known = paths.root() / "profiles" / "cluster"
     for folder in (known / name, Path(name)):
         if (folder / "config.yaml").is_file():
             return folder.resolve()
