@@ -110,6 +110,13 @@ def check_mask(mask: Tensor, attention: Tensor) -> None:
         raise ValueError("mask must leave at least one real token in every sequence; one has none")
 
 
+def check_masses(attention: Float[Tensor, "*batch query key"]) -> None:
+    """Refuse scores, counts and weights after dropout with a ValueError; NaN passes, and what holds no values."""
+    if not values_hidden() and attention.numel() and bool((attention.sum(-1) > 1.02).any() | (attention < 0).any()):
+        cause = "a row sums to more than 1 or has a negative entry"
+        raise ValueError(f"attention must hold probabilities: {cause}; pass the softmax, in eval mode")
+
+
 def check_rows(
     attention: Float[Tensor, "*batch query key"], visible: Bool[Tensor, "*#batch query key"], causal: bool
 ) -> None:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from saobp.equations.checks import check_boolean, check_shape, values_hidden
+from saobp.equations.checks import check_boolean, check_masses, check_shape
 
 
 def cut(attention: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -18,7 +18,7 @@ def cut(attention: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     real = _real_tokens(attention, mask)
     if mask is not None:  # filled, not multiplied: a padded row may hold NaN
         attention = attention.masked_fill(~(real.unsqueeze(-1) & real.unsqueeze(-2)), 0.0)
-    _check_rows(attention)
+    check_masses(attention)
     return attention, real.expand(attention.shape[:-1])
 
 
@@ -52,10 +52,3 @@ def _real_tokens(attention: Tensor, mask: Tensor | None) -> Tensor:
         shapes = f"attention {tuple(attention.shape)}, got {tuple(mask.shape)}"
         raise ValueError(f"mask must be (L,) or, of attention (batch, [head,] L, L), (batch, L); for {shapes}")
     return mask.reshape((len(mask),) + (1,) * (leading - 1) + (tokens,)) if batched else mask
-
-
-def _check_rows(attention: Tensor) -> None:
-    """Refuse scores, counts and weights after dropout; NaN passes, and what holds no values to look at."""
-    if not values_hidden() and attention.numel() and bool((attention.sum(-1) > 1.02).any() | (attention < 0).any()):
-        cause = "a row sums to more than 1 or has a negative entry"
-        raise ValueError(f"attention must hold probabilities: {cause}; pass the softmax, in eval mode")

@@ -71,8 +71,17 @@ def test_every_number_of_a_text_comes_from_a_placeholder(template):
 
 @pytest.mark.parametrize(
     "typed",
-    ["A gain of 3.3 points.", "| High | 97 |", "{{ 3.3 }} points", "{{ '74 %' }} right", "{% if x %}n = 21{% endif %}",
-     "{{ 3.3 | fixed(1) }}", "{% set gain = 3.3 %}{{ gain }}", "{{ '3.3' ~ ' points' }}", "{{ 3 if x else y }}"],
+    [
+        "A gain of 3.3 points.",
+        "| High | 97 |",
+        "{{ 3.3 }} points",
+        "{{ '74 %' }} right",
+        "{% if x %}n = 21{% endif %}",
+        "{{ 3.3 | fixed(1) }}",
+        "{% set gain = 3.3 %}{{ gain }}",
+        "{{ '3.3' ~ ' points' }}",
+        "{{ 3 if x else y }}",
+    ],
 )
 def test_a_number_typed_into_a_template_is_found_and_a_name_or_placeholder_is_not_taken_for_one(typed):
     assert literal_digits(typed)
