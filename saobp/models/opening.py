@@ -40,8 +40,9 @@ def open_model(name: str) -> Opened:
     Raises ValueError in one line: nothing there, no configuration, no weights, pickled weights only, no tokenizer, or
     not a model of transformers.
     """
-    if name in (public.NAME, public.REPOSITORY):
-        return Opened(public.REPOSITORY, *public.load())
+    for short, known in public.MODELS.items():
+        if name in (short, known.repository):
+            return Opened(known.repository, *public.load(short))
     title, place = _place(name)
     single = isinstance(place, Path) and place.is_file()
     source, options = (place.parent, {"gguf_file": place.name}) if single else (place, {})
@@ -72,8 +73,8 @@ def _place(name: str) -> tuple[str, Path | str]:
             raise ValueError(f"{name}: is a file; name the folder that holds the model")
         return path.resolve().name, path
     if not path.is_dir() and (name.count("/") != 1 or name.startswith((".", "/", "~"))):
-        known = f"a folder, a repository of the hub (owner/name) or {public.NAME}"
-        raise ValueError(f"{name}: no such folder; name {known}")
+        known = ", ".join(public.MODELS)
+        raise ValueError(f"{name}: no such folder; name a folder, a repository of the hub (owner/name) or {known}")
     folder = path if path.is_dir() else public.mirrored(name)
     if folder is None:
         return name, _on_hub(name)

