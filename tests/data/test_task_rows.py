@@ -3,10 +3,11 @@ import re
 from pathlib import Path
 
 import pytest
+from datasets import ClassLabel, Dataset
 from small_hub import race_rows, write_split
 
 from saobp.study.data.sources import DataError, FolderSource, resolve
-from saobp.study.data.task_rows import load_reported, load_task
+from saobp.study.data.task_rows import _answered, load_reported, load_task
 from saobp.study.setup.tasks_and_metrics import TASKS
 
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
@@ -187,3 +188,23 @@ def test_a_mirrors_whole_sets_are_reported_whole():
     for name, rows in (("cola", 1043), ("mrpc", 408), ("rte", 277), ("sst2", 872), ("wnli", 71)):
         task = load_task(name, FolderSource(MIRROR))
         assert len(task.evaluation) == rows and task.splits[1]["complete"] is True
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "labels"),
+    [
+        ("sst2", ["positive", "negative"], [1, 0]), ("sst2", ["negative", "positive"], [0, 1]),
+        ("mrpc", ["equivalent", "not_equivalent"], [1, 0]), ("qqp", ["not_duplicate", "duplicate"], [0, 1]),
+        ("rte", ["not_entailment", "entailment"], [1, 0]), ("sst2", ["0", "1"], [0, 1]),
+        ("mnli", ["contradiction", "neutral", "entailment"], [2, 1, 0]), ("cola", ["acceptable", "bad"], None),
+    ],
+)  # fmt: skip
+def test_numbers_of_named_classes_are_read_by_their_names(name, names, labels):
+    spec, count = TASKS[name], len(names)
+    rows = Dataset.from_dict({**{text: ["a"] * count for text in spec.texts}, "label": list(range(count))})
+    rows = rows.cast_column("label", ClassLabel(names=names))
+    if labels is None:
+        with pytest.raises(DataError, match="classes acceptable, bad are not unacceptable, acceptable"):
+            _answered(spec, rows, "train")
+    else:
+        assert _answered(spec, rows, "train")["label"][:] == labels

@@ -1,5 +1,6 @@
 """The rows of a benchmark from any source: its training, development and reported splits, every column checked."""
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from textwrap import shorten
@@ -109,7 +110,8 @@ def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Da
             if not right(value):
                 raise DataError(f"{place}, row {row}, column '{column}': {shorten(repr(value), 60)} is {said}")
     if spec.kind != "span":
-        labels = [_number(spec, value) for value in rows[spec.gold][:]]
+        named = _named(spec, rows, place)
+        labels = [_number(spec, named.get(value, value)) for value in rows[spec.gold][:]]
         others = [column for column in rows.column_names if column != "label"]
         return rows.select_columns(others).add_column("label", labels)
     if len(lost := _unplaced(spec, rows)) > UNPLACED * len(rows):
@@ -136,6 +138,21 @@ def _checks(spec: TaskSpec, rows: datasets.Dataset) -> Iterator[tuple[str, Calla
         known = f"one of {', '.join(spec.labels)}" if spec.labels else "a similarity from 0 to 5"
         yield gold, lambda value: value not in (None, "", -1) and value == value, NO_ANSWER
         yield gold, lambda value: _number(spec, value) is not None, f"not {known}{MEND}"
+
+
+def _named(spec: TaskSpec, rows: datasets.Dataset, place: str) -> dict[int, str]:
+    """Return the benchmark's name of each number in a column of named classes; nothing where numbers are plain."""
+    names = getattr(rows.features[spec.gold], "names", None)
+    if names is None or names == [str(number) for number in range(len(spec.labels))]:
+        return {}
+    own = {label.lower(): label for label in spec.labels}
+    if "different" in own:
+        own |= {f"not_{label}": "different" for label in spec.labels[1:]}
+    found = [own.get(re.sub(r"[\s-]+", "_", name.strip().lower()), "") for name in names]
+    if sorted(found) != sorted(spec.labels):
+        said = f"classes {', '.join(names)} are not {', '.join(spec.labels)}; name them so"
+        raise DataError(f"{place}, column '{spec.gold}': {said}")
+    return dict(enumerate(found))
 
 
 def _are_texts(value: Any) -> bool:
