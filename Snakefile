@@ -24,7 +24,7 @@ def word(text):
 
 
 PYTHON = f"OMP_NUM_THREADS={{threads}} {word(sys.executable)}"
-SAOBP = f"{PYTHON} -S {word(ROOT / 'saobp' / 'study' / 'publication' / 'forks.py')}"  # what `saobp` does, forked
+SAOBP = f"{PYTHON} -S {word(ROOT / 'saobp' / 'study' / 'publication' / 'forked_runs.py')}"  # what `saobp` does, forked
 RUN = (
     f"{SAOBP} run {{input.notebook:q}} {{output.notebook:q}} --own -f {word(STUDY)} "
     "-p record {output.record:q} "

@@ -109,10 +109,10 @@ def least(shape: tuple[int, ...] = (1, 4, 128, 64), rounds: int = 501) -> dict:
     return found
 
 
-def study_name(call: Callable[[], object], rows: int = 12) -> dict[str, float]:
+def profile(call: Callable[[], object], rows: int = 12) -> dict[str, float]:
     """Return the operations of a call that take most of the CPU's time, each with its share of all."""
     call()
-    with torch.profiler.study_name(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
         call()
     times = {event.key: event.self_cpu_time_total for event in found.key_averages()}
     first = sorted(times, key=times.__getitem__, reverse=True)[:rows]
@@ -133,7 +133,7 @@ def main() -> None:
         return
     torch.set_num_threads(options.threads[0])
     found = {"device": device(), **circumstances(), "rows": [], "bfloat16": autocast(), "least": least()}
-    found["profile_of_high"] = study_name(forward(saobp_attention, (32, 4, 128, 64)))
+    found["profile_of_high"] = profile(forward(saobp_attention, (32, 4, 128, 64)))
     for threads, (shape, rounds) in itertools.product(options.threads, ROUNDS.items()):
         if shape[2] <= options.longest:
             torch.set_num_threads(threads)

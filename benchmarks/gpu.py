@@ -70,7 +70,7 @@ def times(calls: dict[str, Callable[[], object]], count: int) -> dict[str, dict[
 
 def shares(call: Callable[[], object]) -> dict[str, float]:
     """Return the microseconds that each kernel of a call takes."""
-    with torch.profiler.study_name(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
         call()
         torch.cuda.synchronize()
     return {event.key[:60]: event.self_device_time_total for event in found.key_averages()}

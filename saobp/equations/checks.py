@@ -125,7 +125,8 @@ def check_rows(
     `visible` is True where a real query may look at a real key. Rows of padded queries are not looked at.
     """
     if attention.dtype not in ROW_TOLERANCE or not attention.numel():
-        raise ValueError(f"attention must be of 16 bits or more and not empty; got {attention.dtype}")
+        given = f"{attention.dtype} {tuple(attention.shape)}"
+        raise ValueError(f"attention must be of 16 bits or more and not empty; got {given}")
     if values_hidden():
         return
     tolerance = ROW_TOLERANCE[attention.dtype]

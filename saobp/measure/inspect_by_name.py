@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from saobp.equations.factors import WITHOUT_MESSAGES
 
 if TYPE_CHECKING:
-    from saobp.models.opening import Opened
+    from saobp.models.models_by_name import Opened
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 
@@ -62,7 +62,7 @@ def _opened(name: str, pictures: bool) -> Opened:
     import huggingface_hub.utils.logging
     from transformers.utils import logging
 
-    from saobp.models.opening import open_model
+    from saobp.models.models_by_name import open_model
 
     logging.set_verbosity_error()  # a report of weights that are not used, such as a classifier's
     logging.disable_progress_bar()

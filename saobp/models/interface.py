@@ -21,8 +21,8 @@ from transformers.utils.output_capturing import CompileableContextVar, _active_c
 
 from saobp.equations.checks import values_hidden
 from saobp.fused.scores import check_values, in_quick_type, remembered
-from saobp.models.attending import Call, additive, attend_with_cache, plain_attention, refined_attention
 from saobp.models.cache import RefinedLayer, adopt
+from saobp.models.refined_attention import Call, additive, attend_with_cache, plain_attention, refined_attention
 from saobp.models.supported import NAME, UNSERVED_ARGUMENTS, is_causal_module, reads_another, uses_interface
 
 _layer = CompileableContextVar("saobp_layer")

@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 import saobp
 from saobp.models import public
 from saobp.models.apply import raw_attentions
-from saobp.models.opening import Opened
+from saobp.models.models_by_name import Opened
 from saobp.study.beyond import inserted, inserted_decoder, plan
 from saobp.study.data import sources
 from saobp.study.setup.studies import load_study

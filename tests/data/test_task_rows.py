@@ -208,3 +208,10 @@ def test_numbers_of_named_classes_are_read_by_their_names(name, names, labels):
             _answered(spec, rows, "train")
     else:
         assert _answered(spec, rows, "train")["label"][:] == labels
+
+
+def test_answers_that_come_as_one_mapping_each_are_read_as_one_of_lists():
+    rows = Dataset.from_dict(
+        {"question": ["Who?"], "context": ["Ben."], "answers": [[{"text": "Ben", "answer_start": 0}]]}
+    )
+    assert _answered(TASKS["squad"], rows, "train")["answers"][0] == {"text": ["Ben"], "answer_start": [0]}

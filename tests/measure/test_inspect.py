@@ -23,7 +23,7 @@ from saobp.measure import explorer, maps, predictions
 from saobp.measure import inspect as inspecting
 from saobp.measure.maps import one_step
 from saobp.measure.streams import StreamedBootstrap
-from saobp.models import opening
+from saobp.models import models_by_name
 from saobp.models.apply import raw_attentions
 from saobp.study.publication.cli import main
 
@@ -306,9 +306,10 @@ def test_a_repository_of_the_hub_is_taken_from_the_mirror_and_a_public_model_fro
 ):
     shutil.copytree(folders["gpt2"], tmp_path / "owner" / "decoder")
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path))
-    opened = opening.open_model("owner/decoder")
+    opened = models_by_name.open_model("owner/decoder")
     assert opened.name == "owner/decoder" and isinstance(opened.model, hf.GPT2LMHeadModel)
-    by_repository, by_name = (opening.open_model(name) for name in ("sentence-transformers/all-MiniLM-L6-v2", "minilm"))
+    names = ("sentence-transformers/all-MiniLM-L6-v2", "minilm")
+    by_repository, by_name = map(models_by_name.open_model, names)
     assert by_repository.name == by_name.name == "sentence-transformers/all-MiniLM-L6-v2"
     assert by_repository.model.name_or_path == by_name.model.name_or_path
 
@@ -326,18 +327,18 @@ def test_an_interrupted_write_leaves_the_old_files(monkeypatch, folders, texts, 
 def test_weights_are_opened_in_float32_and_a_pickle_is_not(tmp_path):
     model = build("bert")
     model.to(torch.float16).save_pretrained(tmp_path / "half")
-    assert opening._model(tmp_path / "half", {}).dtype is torch.float32
+    assert models_by_name._model(tmp_path / "half", {}).dtype is torch.float32
     model.config.save_pretrained(tmp_path / "pickle")
     torch.save(model.state_dict(), tmp_path / "pickle" / "pytorch_model.bin")
     with pytest.raises(OSError, match="safetensors"):
-        opening._model(tmp_path / "pickle", {})
+        models_by_name._model(tmp_path / "pickle", {})
 
 
 @pytest.mark.parametrize("name", ["sentencepiece.bpe.model", "spm.model", "tokenizer_config.json"])
 def test_a_folder_whose_tokenizer_has_another_file_is_not_refused_before_it_is_tried(name, tmp_path):
     for file in ("config.json", "model.safetensors", name):
         (tmp_path / file).touch()
-    opening._refuse_incomplete(tmp_path)
+    models_by_name._refuse_incomplete(tmp_path)
 
 
 def test_a_text_is_cut_before_the_last_positions_of_roberta_which_start_at_two_and_as_asked_where_there_are_none():

@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 import saobp
-from saobp.models import attending, interface
+from saobp.models import interface, refined_attention
 from saobp.models.apply import raw_attentions
 
 
@@ -49,8 +49,10 @@ def test_gradients_agree_fused_materialised_and_checkpointed(family):
 @pytest.mark.parametrize("padded", [False, True])
 def test_padding_alone_takes_the_fused_operation(family, padded, monkeypatch):
     calls = []
-    fused = attending.saobp_attention
-    monkeypatch.setattr(attending, "saobp_attention", lambda *given, **rest: calls.append(1) or fused(*given, **rest))
+    fused = refined_attention.saobp_attention
+    monkeypatch.setattr(
+        refined_attention, "saobp_attention", lambda *given, **rest: calls.append(1) or fused(*given, **rest)
+    )
     model = saobp.apply(build(family), "high", 1.5)
     run(model, tokens(), padding_mask() if padded else None)
     assert len(calls) == 2
@@ -260,3 +262,9 @@ def test_two_processes_train_a_step_as_one_does(tmp_path):
             torch.testing.assert_close(weights[name], parameter.detach(), **CLOSE)
     learned = [name for name in before if "saobp" in name]
     assert learned and all(not torch.equal(before[name], weights[name]) for name in learned)
+
+
+def test_a_trace_of_uniform_under_a_mask_is_refused():
+    logits = Logits(saobp.apply(build("bert"), "uniform", 1.5))
+    with pytest.raises(ValueError, match='mask: factor "uniform" reads it'):
+        torch.jit.trace(logits, (tokens(), padding_mask()))

@@ -94,7 +94,7 @@ def test_every_command_of_a_clone_in_a_folder_of_any_name_has_its_paths_whole(od
                 assert (odd / "build" / "little" / words[words.index("run") + 1]).resolve().is_file()
     (shared,) = [command for command in commands if "torch.distributed.run" in command]
     first, then = shared.split(" && ")  # two processes train, and the notebook finds it done
-    assert "--nproc-per-node 2 -m saobp.study.training.pretraining" in first and "forks.py run" in then
+    assert "--nproc-per-node 2 -m saobp.study.training.pretraining" in first and "forked_runs.py run" in then
     assert "--model mini-quarter --algorithm high --seed 42" in first
 
 

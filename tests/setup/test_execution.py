@@ -7,7 +7,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from saobp.study.publication import cli, executed
+from saobp.study.publication import cli, executed_notebooks
 from saobp.study.setup import execution, paths
 from saobp.study.setup.execution import NotebookFailed
 
@@ -161,7 +161,7 @@ def test_a_run_leaves_the_notebook_and_exactly_one_record(tmp_path, capsys):
     record = json.loads(output.with_suffix(".json").read_text())
     assert (record["parameters"], record["stage"]) == ({"steps": 7, "rate": 0.5}, "derivation")
     assert record["study"] == "smoke" and len(list(output.parent.iterdir())) == 2
-    (run,) = executed.read([output])
+    (run,) = executed_notebooks.read([output])
     assert run.values["steps"] == 7 and "size" not in run.values
 
 

@@ -4,6 +4,8 @@ import json
 
 import example_records as examples
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from example_records import FAILED, exam
@@ -114,7 +116,7 @@ def test_every_tracked_record_has_the_schema_and_departs_where_it_says_so(path):
     ("finetune", {}, [], "metrics.tasks: Field required"),
     ("finetune", {"tasks": {"rte": {"failed": "the loss is nan"}}}, [], r"metrics.tasks.rte.failed: Input"),
     ("finetune", {"tasks": {"rte": {"headline": 1.0, "f": 1}}}, [], "metrics.tasks.rte.f: Extra inputs"),
-    ("finetune", {"tasks": {"rte": {}}}, [], r"metrics.tasks.rte: .* headline nor failed"),
+    ("finetune", {"tasks": {"rte": {}}}, [], r"metrics.tasks.rte: .* lacks headline, interval"),
     ("hops", {"multihop": 5, "exam_recipe": {}}, [], "metrics.multihop: Input should be a valid list"),
 ])  # fmt: skip
 def test_a_record_of_another_form_is_never_written(tmp_path, stage, metrics, departures, said):
@@ -134,3 +136,32 @@ def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back(tmp_path):
     (tmp_path / "a.answers.parquet").unlink()
     with pytest.raises(RecordError, match="a.answers.parquet, are missing or not whole"):
         records.read(path)
+
+
+@pytest.mark.parametrize("name, damage, said", [
+    ("laptop/06-attention-mini-high-42-race", lambda found: found["means"].pop("gtd"), "means.gtd: Field required"),
+    ("laptop/08-cost-mini", lambda found: found["ways"]["high"].update(train="abc"), "ways.high.train: Input"),
+    ("retrofit/13-retrofit-untrained-minilm", lambda found: found["similarity"][0].pop("interval"),
+     "similarity.0.interval: Field required"),
+    ("laptop/05-finetune-mini-high-42-race-0", lambda found: found["tasks"]["race"].pop("outcomes"),
+     "tasks.race: .* lacks outcomes"),
+    ("hops/12-hops-64-23", lambda found: found["multihop"][0]["curve"][0].pop("accuracy"),
+     "multihop.0.curve.0.accuracy: Field required"),
+])  # fmt: skip
+def test_a_number_that_is_missing_or_of_another_type_is_named_when_the_record_is_read(tmp_path, name, damage, said):
+    record = json.loads((paths.root() / "data" / "results" / f"{name}.json").read_text())
+    damage(record["metrics"])
+    (tmp_path / "a.json").write_text(json.dumps(record))
+    with pytest.raises(RecordError, match=f"a.json: not a run record, metrics.{said}.*delete it and run again"):
+        records.read(tmp_path / "a.json")
+
+
+def test_answers_of_other_runs_or_columns_are_named(tmp_path):
+    record = examples.record("hops", "mini", "high", 42, {"multihop": [exam(2, "high", 0)], "exam_recipe": {}})
+    paths.write_text(tmp_path / "a.json", records.as_text(records.move_answers(record, tmp_path / "a.json")))
+    for table in ({"run": [99], "hops": [1], "right": [[1]]}, {"other": [1]}):
+        pq.write_table(pa.table(table), tmp_path / "a.answers.parquet")
+        with pytest.raises(RecordError, match="a.answers.parquet: not the answers of a.json: restore them, or run"):
+            RecordError, match="a.answers.parquet: not the answers of a.json: restore them, or run again"
+        ):
+            records.read(tmp_path / "a.json")

@@ -94,7 +94,7 @@ def in_layer_alone(model: nn.Module, layer: int) -> Iterator[None]:
     refinements = [module for module in model.modules() if isinstance(module, Refinement)]
     kept = [refinement.options for refinement in refinements]
     for place, refinement in enumerate(refinements):
-        refinement.options = replace(kept[place], strength=kept[place].strength * (place == layer))
+        refinement.options = kept[place] if place == layer else replace(kept[place], strength=0.0)
     try:
         yield
     finally:

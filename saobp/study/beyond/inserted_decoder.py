@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import saobp
-from saobp.models.opening import Opened, open_model
+from saobp.models.models_by_name import Opened, open_model
 from saobp.study.beyond import plan
 from saobp.study.beyond.inserted import Untrained
 from saobp.study.data import corpora, sources

@@ -3,6 +3,7 @@
 A token file holds such text in one archive, for a machine that has neither the text nor the network.
 """
 
+import errno
 import hashlib
 import json
 import tarfile
@@ -28,6 +29,7 @@ from saobp.study.setup.schema import Data, Split
 
 PARTS = ("train", "validation")
 NOBODY = {"uid": 0, "gid": 0, "mtime": 0, "uname": "", "gname": "", "deep": False}  # the same bytes, whoever writes
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # how the system says that a disk or a quota is
 FORMAT = 3  # of the token file; another number makes old files be built again
 
 
@@ -42,7 +44,9 @@ class Blocks(torch.utils.data.Dataset):
         self.folder = folder
         self.about: dict[str, Any] = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         self.length, self.fingerprint = self.about["length"], self.about["fingerprint"]
-        self.text, self.splits = self.about["text"], self.about["splits"]
+        self.text = self.about["text"]
+        renamed = {"published_rows": "hub_rows"}  # as files of before have it
+        self.splits = [{renamed.get(key, key): value for key, value in one.items()} for one in self.about["splits"]]
         self.tokens = len(self) * self.length
         self.source: str | None = None  # of a token file's text, what that says; of other text the study's own
 
@@ -169,7 +173,7 @@ def read_file(file: Path) -> tuple[PreTrainedTokenizerBase, Blocks, Blocks, dict
             with tarfile.open(file, "r:bz2") as archive:
                 archive.extractall(folder, filter="data")
         except (tarfile.TarError, EOFError, OSError) as error:
-            if getattr(error, "errno", None):  # the system's: of a full disk, say
+            if getattr(error, "errno", None) in FULL:
                 raise
             raise DataError(f"{file}: not a token file ({error}); write it again with `saobp tokens`") from None
         for part in ("", *PARTS):

@@ -124,7 +124,7 @@ class FolderSource(Source):
         posing = self.name == "synthetic" and bool(published)  # under a published name, but not the published text
         return {
             "rows": rows,
-            "hub_rows": entry.get("hub_rows", published.get(split)),
+            "hub_rows": entry.get("published_rows", published.get(split)),
             "complete": entry.get("complete", False) and not posing,
             "note": entry.get("note") if entry else f"manifest.json does not know {split}",
         }
@@ -195,11 +195,13 @@ class FolderSource(Source):
 
 
 def _by_split(folder: Path) -> dict[str, list[Path]]:
-    """Return the files of every split: those named after it, and those in a folder of its name."""
-    found = defaultdict(list)
-    for file in sorted([*folder.glob("*.parquet"), *folder.glob("*/*.parquet")]):
-        found[file.stem.split("-")[0] if file.parent == folder else file.parent.name].append(file)
-    return found
+    """Return the files of every split: those named after it, else those in a folder of its name."""
+    named, nested = defaultdict(list), defaultdict(list)
+    for file in sorted(folder.glob("*.parquet")):
+        named[file.stem.split("-")[0]].append(file)
+    for file in sorted(folder.glob("*/*.parquet")):
+        nested[file.parent.name].append(file)
+    return nested | named
 
 
 def _simple(kind: pa.DataType) -> pa.DataType:

@@ -1,6 +1,9 @@
 """Where data come from, which rows a split expression means, and how many of the published ones they are."""
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
 
 import datasets
 
@@ -28,15 +31,25 @@ def base_splits(split: str) -> list[str]:
     return [part.split("[")[0] for part in parts]
 
 
-class Source:
-    """A place that data sets come from, by dataset, config and split, which may be a slice such as `validation[:80%]`.
-
-    Each has `load` (the rows), `stream` (the same one by one, without holding them in memory), `fingerprint` (hex
-    digits that change with the content alone), `known` (rows, hub_rows, complete and note of a whole split), and
-    `files` (what transformers' `from_pretrained` takes for a repository that holds these files).
-    """
+class Source(Protocol):
+    """A place that data sets come from; `split` may be a slice in datasets' syntax, `validation[:80%]`."""
 
     name: str
+
+    def load(self, dataset: str, config: str | None, split: str) -> datasets.Dataset:
+        """Return a split, or a slice of one."""
+
+    def stream(self, dataset: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a split in order without holding it in memory."""
+
+    def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
+        """Return hex digits that change when the split's content does, and with nothing else."""
+
+    def files(self, repository: str, *names: str) -> str | Path:
+        """Return what transformers' `from_pretrained` takes for a repository that holds these files."""
+
+    def known(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
+        """Return the rows, hub_rows, complete and note of a whole split."""
 
     def count(self, dataset: str, config: str | None, split: str) -> int:
         """Return the rows of a whole split."""

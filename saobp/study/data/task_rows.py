@@ -105,6 +105,10 @@ def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Da
     place = f"{spec.dataset} {spec.config} {split}"
     if missing := [column for column in (*spec.texts, spec.gold) if column and column not in rows.column_names]:
         raise DataError(f"{place}: no column {', '.join(missing)}; name columns as the hub does")
+    if spec.kind == "span" and any(isinstance(answers, list) for answers in rows[spec.gold][:]):
+        keys = ("text", "answer_start")  # one mapping per answer
+        turned = [{key: [answer.get(key) for answer in each or ()] for key in keys} for each in rows[spec.gold][:]]
+        rows = rows.remove_columns(spec.gold).add_column(spec.gold, turned)
     for column, right, said in _checks(spec, rows):
         for row, value in enumerate(rows[column][:]):
             if not right(value):

@@ -104,8 +104,8 @@ def headlines(records: Sequence[Record]) -> pd.DataFrame:
 def early_gap(runs: Sequence[dict[str, Any]], primary: Primary | None = None) -> Estimate:
     """High − Original on three hops at the check nearest to step `EARLY`, points; widened as a plan's `primary` is."""
     frame = accuracy_by_hops.curves(runs).query("layers == @LAYERS and hops == @hops.HOPS")
-    near = frame[frame["step"] == nearest(frame["step"])].pivot_table("accuracy", "seed", "algorithm")
-    near = near.reindex(columns=SIDES)
+    near = frame[frame["step"] == nearest(frame["step"])]
+    near = near.pivot(index="seed", columns="algorithm", values="accuracy").reindex(columns=SIDES)
     gaps = (near["high"] - near["original"]).dropna().tolist()
     found = mean_interval(gaps) if gaps else Estimate(np.nan, np.nan, np.nan, 0)
     return planned.widened(found, primary) if primary else found

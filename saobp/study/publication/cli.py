@@ -232,9 +232,9 @@ def notebooks() -> None:
     """Put the finished smoke run's outputs into notebooks/."""
     import nbformat
 
-    from saobp.study.publication import executed
+    from saobp.study.publication import executed_notebooks
 
-    for notebook, node in executed.of_defaults().items():
+    for notebook, node in executed_notebooks.of_defaults().items():
         paths.write_text(notebook, nbformat.writes(node) + "\n")
 
 

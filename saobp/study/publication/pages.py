@@ -20,8 +20,8 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 from pygments.formatters import HtmlFormatter
 
-from saobp.study.publication import executed, formulas
-from saobp.study.publication.executed import Executed
+from saobp.study.publication import executed_notebooks, formulas
+from saobp.study.publication.executed_notebooks import Executed
 from saobp.study.setup import paths
 from saobp.study.setup.labels import counted
 
@@ -67,11 +67,11 @@ def shown(run: Executed) -> NotebookNode:
     for cell in run.node.cells:
         tags = cell.metadata.get("tags", [])
         if run.values and "parameters" in tags:
-            node.cells.append(new_markdown_cell(render("run.md", values=executed.named(run.values))))
+            node.cells.append(new_markdown_cell(render("run.md", values=executed_notebooks.named(run.values))))
             others = re.sub(rf"^({'|'.join(run.values)})\b.*\n?", "", cell.source, flags=re.MULTILINE)
             cell = nbformat.from_dict({**cell, "source": others.rstrip()})
         if "outputs" in cell:
-            outputs = [output for output in cell.outputs if not executed.is_progress(output)]
+            outputs = [output for output in cell.outputs if not executed_notebooks.is_progress(output)]
             cell = nbformat.from_dict({**cell, "outputs": outputs})
         if "injected-parameters" not in tags and (cell.source.strip() or cell.get("outputs")):
             node.cells.append(cell)
@@ -107,7 +107,7 @@ def write(runs: Sequence[Executed], bodies: Iterable[str], folder: Path) -> None
         for run, html in zip(runs, bodies):
             here = order.index(run.notebook)
             near = {"previous": order[max(here - 1, 0) : here], "following": order[here + 1 : here + 2]}
-            steps = {name: executed.closest(run, stems[0], runs) for name, stems in near.items() if stems}
+            steps = {name: executed_notebooks.closest(run, stems[0], runs) for name, stems in near.items() if stems}
             page = render(
                 "page.html",
                 title=run.title,
@@ -127,7 +127,7 @@ def lead(link: re.Match, run: Executed, runs: Sequence[Executed], folder: Path) 
     if file.is_dir():
         return "../index.html"
     if path == f"notebooks/{file.stem}.ipynb":
-        found = executed.closest(run, file.stem, runs)
+        found = executed_notebooks.closest(run, file.stem, runs)
         return f"{found.name}.html{link[2] or ''}" if found else f"../index.html#{file.stem}"
     copy = f"files/{path}" + ("" if path.endswith(SHOWN) else ".txt")
     if not (folder / copy).exists():

@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from saobp.measure.prose import prose
 from saobp.models import public
-from saobp.study.publication import executed, formulas, pages
-from saobp.study.publication.executed import Executed
+from saobp.study.publication import executed_notebooks, formulas, pages
+from saobp.study.publication.executed_notebooks import Executed
 from saobp.study.publication.results import SUMMARIES
 from saobp.study.setup import labels, paths, records
 from saobp.study.setup.sizes_and_strengths import strength_of
@@ -35,7 +35,7 @@ def write(folder: Path) -> Path:
     if not (found := records.load(folder / "records")):
         remedy = f"run `make reproduce STUDY={folder.name}` first"
         raise FileNotFoundError(f"{folder / 'records'}: no records there; {remedy}")
-    runs = executed.read((folder / "notebooks").glob("[!.]*.ipynb"))  # not what a run has begun
+    runs = executed_notebooks.read((folder / "notebooks").glob("[!.]*.ipynb"))  # not what a run has begun
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("forkserver")) as processes:
         bodies = processes.map(pages.body, runs, chunksize=FEW)  # made from now on, one per processor
         explorer = _explorer()
@@ -108,7 +108,7 @@ def _notebooks(runs: Sequence[Executed], found: dict[str, dict[str, Any]]) -> li
 
 def _run(run: Executed, record: dict[str, Any] | None) -> dict[str, Any]:
     """Return a run's name and record, its model's and algorithm's titles, and the other parameters."""
-    rest = {key: value for key, value in executed.named(run.values).items() if key != "study"}
+    rest = {key: value for key, value in executed_notebooks.named(run.values).items() if key != "study"}
     if record and "model" in rest:  # a decoder's record says that it is one
         rest["model"] = record["parameters"]["model"]
     titles = [title(rest.pop(key)) for key, title in TITLES.items() if key in rest]

@@ -17,7 +17,7 @@ import click
 from packaging.requirements import Requirement
 
 from saobp.study.data import sources
-from saobp.study.publication import forks
+from saobp.study.publication import forked_runs
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import SEEDS
 from saobp.study.setup.studies import Study, StudyError, find, load_study
@@ -82,15 +82,16 @@ def reproduce(
     check_packages()
     clock, source = time.perf_counter(), sources.resolve(study.data)
     print(f"==> study {study.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True)
-    kernels = contextlib.nullcontext(({}, [])) if cluster else forks.serving()
+    kernels = contextlib.nullcontext(({}, [])) if cluster else forked_runs.serving()
     with claimed(folder) as hold, kernels as (served, lifeline):
         if minutes or tokens:
-            from saobp.study.publication import rows as fitting  # with torch and all that trains
+            from saobp.study.publication import fitted_studies  # with torch and all that trains
 
+            models = [row.partition("/")[0] for row in rows]
             done = [folder / name for name in wanted if (folder / name).is_file()]
             if done and not (folder / f"{study.name}.yaml").is_file():
                 raise StudyError(f"{done[0]}: is the study's own: leave out --minutes and --tokens, or remove it")
-            path, study = fitting.own_copy(study, minutes, tokens, [row.partition("/")[0] for row in rows], cores)
+            path, study = fitted_studies.own_copy(study, minutes, tokens, models, cores)
             wanted = of_rows(study, rows)
         options = ["--cores", str(cores), "--rerun-incomplete", "--keep-going", *where]
         how = {"pass_fds": [hold, *lifeline], "env": os.environ | served}

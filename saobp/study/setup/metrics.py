@@ -128,9 +128,12 @@ class Result(TypedDict, total=False):
     precision: dict[str, Any]
 
 
+SCORED = {"headline", "scores", "outcomes", "interval", "metric", "items"}  # what every result has
+
+
 def _known(task: Result) -> Result:
-    if not {"headline", "failed"} & set(task):
-        raise ValueError("has neither headline nor failed")
+    if "failed" not in task and (missing := SCORED - set(task)):
+        raise ValueError(f"lacks {', '.join(sorted(missing))}, and has no failed")
     return task
 
 
@@ -161,6 +164,15 @@ class Decoder(Trained):
     leak: dict[str, Any]
 
 
+class ExamCheck(TypedDict):
+    """One check of an exam along training; accuracy by hops, from 0 to 1."""
+
+    step: int
+    loss: Number
+    accuracy: dict[str, float]
+    seconds: NotRequired[float]
+
+
 class Exam(TypedDict):
     """One encoder trained on questions of a known number of hops."""
 
@@ -172,7 +184,7 @@ class Exam(TypedDict):
     full_rate: int
     stories: int
     device: Device
-    curve: list[dict[str, Any]]
+    curve: list[ExamCheck]
     outcomes: dict[str, list[int]]  # hops -> 0 or 1 a question
     failed: Failure | None
 
@@ -185,12 +197,24 @@ class Hops(TypedDict):
     exam_recipe: dict[str, Any]
 
 
+class FollowCheck(TypedDict):
+    """One check of such an encoder; its attention before and after the step, and its strengths (layer, head)."""
+
+    step: int
+    loss: Number
+    accuracy: Number
+    raw: dict[str, Number]
+    refined: dict[str, Number]
+    strengths: list[list[Number]]
+    seconds: NotRequired[float]
+
+
 class Follow(TypedDict):
-    """One encoder at another strength or of another size; its curve has a loss, accuracy and shapes of attention."""
+    """One encoder at another strength or of another size."""
 
     seed: int
     strength: float | str
-    curve: list[dict[str, Any]]
+    curve: list[FollowCheck]
     device: Device
     failed: Failure | None
     model: NotRequired[str]
@@ -215,12 +239,34 @@ class Beyond(TypedDict):
     public: NotRequired[list[dict[str, Any]]]
 
 
+class Mean(TypedDict):
+    """A measure's mean over texts, layers and heads, its interval over texts, and how many there are."""
+
+    mean: Number
+    low: Number
+    high: Number
+    samples: float
+    undefined: NotRequired[float]
+
+
+class Means(TypedDict):
+    """The means of the refined matrix."""
+
+    gtd: Mean
+    indirect_entropy: Mean
+    clustering_barrat: Mean
+    betweenness: Mean
+    entropy: NotRequired[Mean]
+    sparsity: NotRequired[Mean]
+    column_mass_maximum: NotRequired[Mean]
+
+
 @STRICT
 class Attention(TypedDict):
     """Stage `attention`: measures of both matrices, over heads, layers and texts."""
 
     task: str
-    means: dict[str, dict[str, Number]]  # measure -> mean, low, high, samples, undefined
+    means: Means
     changes: dict[str, dict[str, Number]]  # measure -> softmax, refined, change, low, high, samples, undefined
     graph: dict[str, list[Number]]  # measure -> a number a head and text
     matrices: dict[str, dict[str, Any]]  # "raw" or "refined" -> measure -> (layer, head); by_layer; overall
@@ -237,6 +283,37 @@ class Attention(TypedDict):
     keep_maps: int
 
 
+class Middle(TypedDict):
+    """The median of the rounds, and its quartiles."""
+
+    median: Number
+    low: Number
+    high: Number
+
+
+class Timing(TypedDict):
+    """One phase of one way to attend; ratios to the fused and to the spelled-out plain attention."""
+
+    milliseconds: Middle
+    ratio: Middle
+    ratio_to_eager: Middle
+    kernel: str
+    tokens_per_second: NotRequired[Middle]
+    samples_per_second: NotRequired[Middle]
+    gmacs: NotRequired[float]
+    peak_mib: NotRequired[Middle | None]
+    kept_mib: NotRequired[float]
+
+
+class Way(TypedDict, total=False):
+    """One way to attend."""
+
+    train: Timing
+    train_no_dropout: Timing
+    inference: Timing
+    parameters: int
+
+
 @STRICT
 class Ratios(TypedDict):
     """Stages `cost` and `alternations`: times of each way to attend, and their ratios."""
@@ -246,17 +323,29 @@ class Ratios(TypedDict):
     threads: int
     load_average: float
     repeats: int
-    ways: dict[str, dict[str, Any]]
+    ways: dict[str, Way]
     processes: NotRequired[int]
     lengths: NotRequired[list[dict[str, Any]]]
+
+
+class Point(TypedDict):
+    """What one form of the step does to an encoder: the rank correlation in percent, and its change in points."""
+
+    strength: float
+    spearman: float
+    difference: float
+    interval: Interval
+    layers: list[dict[str, dict[str, Number]]]  # measure -> raw, refined
+    factor: NotRequired[str]
+    layer: NotRequired[int]
 
 
 @STRICT
 class Inserted(Result, total=False):
     """Stage `retrofit-untrained`: similarity of pairs of sentences and attention by layer, or a decoder's task."""
 
-    similarity: list[dict[str, Any]]
-    one_layer: list[dict[str, Any]]
+    similarity: list[Point]
+    one_layer: list[Point]
     pairs: int
     texts: int
 

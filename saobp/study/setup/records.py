@@ -130,7 +130,10 @@ def read(path: str | Path) -> Record:
         raise RecordError(f"{path}: not a run record, {flaw}: delete it and run again")
     answers = Path(path).with_suffix(ANSWERS_END)
     if answers.is_file():
-        record = _with_answers(record, zip(*pq.read_table(answers, columns=ANSWERS.names).to_pydict().values()))
+        try:
+            record = _with_answers(record, zip(*pq.read_table(answers, columns=ANSWERS.names).to_pydict().values()))
+        except (pa.ArrowException, OSError, LookupError):
+            raise RecordError(f"{answers}: not the answers of {Path(path).name}: restore them, or run again") from None
     if any(not run.get("outcomes") and not run.get("failed") for run in record["metrics"].get("multihop") or []):
         raise RecordError(f"{path}: its answers, {answers.name}, are missing or not whole: restore them, or run again")
     return record

@@ -37,10 +37,12 @@ def parse(text: str) -> Any:
         raise ValueError(f"{problem.partition(' with value')[0]}{place}") from None
 
 
-def read(path: Path) -> Any:
-    """Return what a YAML file says. Raises ValueError that names the file if it cannot be read."""
+def read(path: Path) -> dict[str, Any]:
+    """Return the keys and values of a YAML file. Raises ValueError that names the file if it has none."""
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        if not isinstance(found := parse(path.read_text(encoding="utf-8")), dict):
+            raise ValueError("it has no keys")
+        return found
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
         raise ValueError(f"{path}: cannot be read as YAML ({reason})") from None

@@ -8,7 +8,7 @@ from saobp.study.paper import numbers
 from saobp.study.setup import labels, paths
 from saobp.study.setup.schema import Record
 from saobp.study.statistics import estimates, holm
-from saobp.study.tables import scores, setup
+from saobp.study.tables import scores, sizes_schedules_cost
 from saobp.study.tables.cells import Cell
 from saobp.study.tables.render import Table, refuse_unknown
 
@@ -16,12 +16,12 @@ TABLES = {  # what makes it, and the stages of the records that it reads
     1: (scores.table, ("pretrain", "attention", "finetune")),
     2: (scores.table, ("pretrain", "finetune")),
     3: (scores.table, ("pretrain", "finetune")),
-    4: (setup.of_settings, ("pretrain",)),
-    5: (setup.of_settings, ("pretrain",)),
+    4: (sizes_schedules_cost.of_settings, ("pretrain",)),
+    5: (sizes_schedules_cost.of_settings, ("pretrain",)),
     6: (scores.correlations, ("pretrain", "finetune", "attention")),
     7: (scores.table, ("pretrain", "decoder")),
     8: (scores.table, ("pretrain", "finetune")),
-    9: (setup.of_cost, ("cost",)),
+    9: (sizes_schedules_cost.of_cost, ("cost",)),
 }
 OF_DECODERS = 7
 FORMATS = {"csv": "to_csv", "md": "to_markdown", "tex": "to_latex"}

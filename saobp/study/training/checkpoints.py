@@ -82,7 +82,7 @@ def pretrained(study_name: str, model: str, algorithm: str, seed: int) -> Path:
 
 def made_of(study: Study, model: str, algorithm: str, seed: int) -> dict[str, Any]:
     """Return all that a study says of the training of a model: name -> value, as JSON has it."""
-    said = asdict(study.decoder if labels.is_decoder(model) else study)
+    said = asdict(study.section("decoder") if labels.is_decoder(model) else study)
     strength = strength_used(model.removeprefix(labels.DECODER), algorithm, study.strengths)
     given = {"algorithm": algorithm, "strength": strength, "seed": seed, "data": sources.chosen(study.data)}
     text = {name: said.get(name, getattr(study, name)) for name in TEXT}

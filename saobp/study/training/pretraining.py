@@ -133,15 +133,12 @@ def on_wikitext(study: Study, model: str, network: nn.Module, tokenizer: Any, so
     for config in WIKITEXT_CONFIGS:
         with suppress(DataError if study.tokens else Absent):
             blocks = corpora.token_blocks(source, {f"{WIKITEXT}:{config}": 1.0}, tokenizer, recipe.length, **given)
-            measure = HeldOut(blocks, batches(tokenizer, recipe.masking, 0), len(blocks), recipe.batch)
-            about = {
-                "tokens": blocks.tokens,
-                "split": given["split"],
-                "config": config,
-                "note": blocks.splits[0]["note"],
-            }
-            return {"wikitext": measure.perplexity_by_sequence(network) | about}
-    return {}
+            break
+    else:
+        return {}
+    measure = HeldOut(blocks, batches(tokenizer, recipe.masking, 0), len(blocks), recipe.batch)
+    about = {"tokens": blocks.tokens, "split": given["split"], "config": config, "note": blocks.splits[0]["note"]}
+    return {"wikitext": measure.perplexity_by_sequence(network) | about}
 
 
 def asked(

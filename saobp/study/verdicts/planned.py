@@ -100,7 +100,8 @@ def branches(studies: Studies) -> Iterator[Measurement]:
 def untrained(studies: Studies) -> Iterator[Measurement]:
     """Similarity of sentences with High inserted at the plan's strength and nothing trained; interval over pairs."""
     strength = plan.studies()["retrofit"].model_extra["arms"]["high"]["strength"]
-    for study, (run,) in studies.of("retrofit-untrained", model="minilm").items():
+    found = studies.of("retrofit-untrained", model="minilm")
+    for study, run in ((study, run) for study, runs in found.items() for run in runs):
         arms = {(arm["factor"], arm["strength"]): arm for arm in run["metrics"]["similarity"]}
         high = arms["high", strength]
         found = Estimate(high["difference"], *high["interval"], run["metrics"]["pairs"])

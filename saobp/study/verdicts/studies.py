@@ -60,14 +60,15 @@ class Studies:
         losses = {(study, run): both for study, run, *both in table.iloc[:, :4].itertuples(index=False)}
 
         def other(loss: float, *name: str) -> float:
-            return max(losses.get(name, [loss]), key=lambda one: abs(one - loss))
+            return max(losses[name], key=lambda one: abs(one - loss))
 
         def second(run: Record, study: str) -> Record:
             metrics, name = dict(run["metrics"]), run["name"]
             if (study, name) in losses:
                 metrics["perplexity"] = exp(other(log(metrics["perplexity"]), study, name))
             for branch in (branches := [dict(one) for one in metrics.get("branches", ())]):
-                branch["held_out"] = other(branch["held_out"], study, f"{name}, {branch['algorithm']}")
+                if (place := (study, f"{name}, {branch['algorithm']}")) in losses:
+                    branch["held_out"] = other(branch["held_out"], *place)
             for one in (swept := [dict(one) for one in metrics.get("strengths") or ()]):
                 if both := losses.get((study, f"strength {one['strength']}, seed {one['seed']}")):
                     one["again"] = both[1]

@@ -56,14 +56,14 @@ def measured(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: High over fused Original, and the words on its peak, which not every machine can measure."""
-    by_way = dict(iter(frame.set_index("length").groupby("way")))
-    high, peaks = by_way["high"], by_way["high"]["mib"] / by_way["sdpa"]["mib"]
-    length = high.index[-1]
+    """For the caption: High over fused Original at the greatest length, of peaks at any; the words on its peak."""
+    wide = frame.pivot(index="length", columns="way", values=["mib", "ratio_to_sdpa"])
+    wide = wide.reindex(columns=pd.MultiIndex.from_product([["mib", "ratio_to_sdpa"], CURVES]))
+    peaks, length = wide["mib", "high"] / wide["mib", "sdpa"], wide.index[-1]
     ends = {"mib": peaks[length], "least": peaks.min(), "most": peaks.max()}
     about = frame.reindex(columns=["rounds", "device"]).iloc[0].to_dict()
     about["memory"] = style.heading("length", "unknown" if isnan(peaks[length]) else "measured", **ends)
-    return ends | about | {"ms": high.loc[length, "ratio_to_sdpa"], "length": int(length)}
+    return ends | about | {"ms": wide.loc[length, ("ratio_to_sdpa", "high")], "length": int(length)}
 
 
 def length_figure(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:

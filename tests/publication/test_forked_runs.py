@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from saobp.study.publication import executed, forks
+from saobp.study.publication import executed_notebooks, forked_runs
 from saobp.study.setup import paths, records
 
 SAVE = (
@@ -41,14 +41,14 @@ CELLS = {
 def alone():
     """An environment in which every kernel starts by itself, whatever these tests run in."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in (forks.ADDRESS, "JUPYTER_PATH"):
+        for name in (forked_runs.ADDRESS, "JUPYTER_PATH"):
             patch.delenv(name, raising=False)
         yield os.environ | {"OMP_NUM_THREADS": "2", "ASKED": "yes"}
 
 
 @pytest.fixture(scope="module")
 def served(alone):
-    with forks.serving() as (variables, _):
+    with forked_runs.serving() as (variables, _):
         if not variables:
             pytest.skip("no forking beside an accelerator's driver")
         yield alone | variables
@@ -58,7 +58,7 @@ def started(name, folder, environment):
     """Run a notebook of one cell as the workflow does."""
     parameters = new_code_cell('study_name = "smoke"\nrecord = ""', metadata={"tags": ["parameters"]})
     nbformat.write(new_notebook(cells=[parameters, new_code_cell(CELLS[name])]), folder / f"{name}.ipynb")
-    command = [sys.executable, "-S", forks.__file__, "run", f"{folder}/{name}.ipynb", f"{folder}/out.ipynb"]
+    command = [sys.executable, "-S", forked_runs.__file__, "run", f"{folder}/{name}.ipynb", f"{folder}/out.ipynb"]
     return subprocess.Popen(
         command, env=environment, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in the background
@@ -72,7 +72,8 @@ def ended(*given):
 
 def outputs(folder):
     cell = nbformat.read(folder / "out.ipynb", as_version=4).cells[-1]
-    return [output.get("text") or output["data"] for output in cell.outputs if not executed.is_progress(output)]
+    kept = (output for output in cell.outputs if not executed_notebooks.is_progress(output))
+    return [output.get("text") or output["data"] for output in kept]
 
 
 def test_a_forked_kernel_says_and_draws_what_one_that_starts_by_itself_does(alone, served, tmp_path):
@@ -137,7 +138,7 @@ def wait_for(condition, seconds=120):
 
 def asked(environment):
     """Ask for something quick, and return what was said."""
-    command = [sys.executable, "-S", forks.__file__, "claim", "nothing"]
+    command = [sys.executable, "-S", forked_runs.__file__, "claim", "nothing"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
     return done.stderr
@@ -147,10 +148,10 @@ def test_an_asker_that_goes_before_it_has_asked_ends_nobody_else_and_who_is_serv
     served, monkeypatch
 ):
     with socket.socket(socket.AF_UNIX) as asker:
-        asker.connect(served[forks.ADDRESS])
+        asker.connect(served[forked_runs.ADDRESS])
     assert asked(served).startswith("saobp: claim: no claim 'nothing'")
-    monkeypatch.setenv(forks.ADDRESS, served[forks.ADDRESS])
-    with forks.serving() as again:
+    monkeypatch.setenv(forked_runs.ADDRESS, served[forked_runs.ADDRESS])
+    with forked_runs.serving() as again:
         assert again == ({}, [])
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from saobp.study.data import sources
-from saobp.study.publication import cli, rows, workflow
+from saobp.study.publication import cli, fitted_studies, workflow
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.studies import StudyError, load_study
@@ -31,25 +31,25 @@ RECIPE = Pretraining(length=128, batch=256, steps=60000, learning_rate=5e-5, war
 
 @pytest.mark.parametrize(("seconds", "minutes"), [(0.05, 9), (0.5, 9), (4.0, 9), (4.0, 30), (20.0, 60)])
 def test_a_schedule_fills_its_share_of_the_time_and_keeps_the_share_of_the_warmup(seconds, minutes):
-    schedule, sequences = rows.within(RECIPE, seconds, minutes, "mini")
+    schedule, sequences = fitted_studies.within(RECIPE, seconds, minutes, "mini")
     checks = (RECIPE.evaluations + 2) * sequences / RECIPE.batch / 3
-    time = rows.START + rows.LOAD * seconds * (schedule.steps + checks)
-    share = rows.SHARE * 60 * minutes
-    assert share - rows.LOAD * seconds < time <= share
-    assert checks <= max(rows.CHECKS * (schedule.steps + checks), 22 * rows.FEW / 256 / 3) + 1
+    time = fitted_studies.START + fitted_studies.LOAD * seconds * (schedule.steps + checks)
+    share = fitted_studies.SHARE * 60 * minutes
+    assert share - fitted_studies.LOAD * seconds < time <= share
+    assert checks <= max(fitted_studies.CHECKS * (schedule.steps + checks), 22 * fitted_studies.FEW / 256 / 3) + 1
     assert schedule.warmup == round(schedule.steps / 20) and schedule.learning_rate == RECIPE.learning_rate
-    fast, sequences = rows.within(RECIPE, 0.001, 60, "mini")
+    fast, sequences = fitted_studies.within(RECIPE, 0.001, 60, "mini")
     assert (fast.steps, fast.warmup, sequences) == (60000, 3000, 1024), "the steps of the study and no more"
 
 
 @pytest.mark.parametrize("seconds", [10.0, 40.0, 300.0])
 def test_too_few_minutes_for_a_step_are_refused_with_the_fewest_that_do(seconds):
     with pytest.raises(StudyError, match=f"--minutes 1: a step of mini takes {seconds:.1f} s here; give at") as refused:
-        rows.within(RECIPE, seconds, 1, "mini")
+        fitted_studies.within(RECIPE, seconds, 1, "mini")
     least = int(str(refused.value).rsplit(" ", 1)[1])
-    assert rows.within(RECIPE, seconds, least, "mini")[0].steps >= 1
+    assert fitted_studies.within(RECIPE, seconds, least, "mini")[0].steps >= 1
     with pytest.raises(StudyError):
-        rows.within(RECIPE, seconds, least - 1, "mini")
+        fitted_studies.within(RECIPE, seconds, least - 1, "mini")
 
 
 @pytest.mark.parametrize(("few", "whole", "expected"), [
@@ -57,21 +57,21 @@ def test_too_few_minutes_for_a_step_are_refused_with_the_fewest_that_do(seconds)
     ({"fp32": 0.5, "bf16": 0.9}, None, ("fp32", 16.0)),  # a processor, whose whole step takes long
 ])  # fmt: skip
 def test_a_quick_step_is_timed_whole_in_each_precision(few, whole, expected, monkeypatch):
-    timed = {rows.FEW: few, 256: whole}
-    monkeypatch.setattr(rows.precision, "timed", lambda network, batch, names: timed[len(batch["input_ids"])])
-    monkeypatch.setattr(rows.precision, "has_bf16", lambda: True)
-    assert rows.step_time(None, {"input_ids": torch.zeros(256, 4)}, "auto") == expected
+    timed = {fitted_studies.FEW: few, 256: whole}
+    monkeypatch.setattr(fitted_studies.precision, "timed", lambda network, batch, names: timed[len(batch["input_ids"])])
+    monkeypatch.setattr(fitted_studies.precision, "has_bf16", lambda: True)
+    assert fitted_studies.step_time(None, {"input_ids": torch.zeros(256, 4)}, "auto") == expected
 
 
 @pytest.fixture
 def fitted(tmp_path, monkeypatch):
     """Gives the copy of the smoke study for a budget, on a machine whose step takes half a second."""
     monkeypatch.setattr(paths, "build", lambda name: tmp_path / name)
-    monkeypatch.setattr(rows, "step_time", lambda network, batch, wanted: ("fp32", 0.5))
-    monkeypatch.setattr(rows, "sample_time", lambda model, length: 2.0)
+    monkeypatch.setattr(fitted_studies, "step_time", lambda network, batch, wanted: ("fp32", 0.5))
+    monkeypatch.setattr(fitted_studies, "sample_time", lambda model, length: 2.0)
 
     def copy(*models, minutes=2, of=SMOKE):
-        path, study = rows.own_copy(of, minutes, None, models, cores=4)
+        path, study = fitted_studies.own_copy(of, minutes, None, models, cores=4)
         assert path == tmp_path / "smoke" / "smoke.yaml" and load_study(path) == study
         return study
 
@@ -82,7 +82,7 @@ def test_a_budget_gives_a_copy_of_the_study_whose_record_says_so(fitted):
     study = fitted("mini-quarter")
     usual, recipe = SMOKE.recipe("mini-quarter"), study.recipe("mini-quarter")
     assert 0 < recipe.steps < usual.steps and recipe.warmup == round(recipe.steps * usual.warmup / usual.steps)
-    assert study.attention.samples == max(rows.FEW, int((60 - rows.START) / 2.0))
+    assert study.attention.samples == max(fitted_studies.FEW, int((60 - fitted_studies.START) / 2.0))
     _, text, _ = pretraining.texts(study, "mini-quarter", sources.resolve("synthetic"))
     said = {entry["matter"]: entry for entry in departures.departures(study, "mini-quarter", text, "high", 7)}
     assert said["minutes for a row"] == {"matter": "minutes for a row", "ours": 2, "paper": None}
@@ -91,7 +91,7 @@ def test_a_budget_gives_a_copy_of_the_study_whose_record_says_so(fitted):
 
 def test_later_rows_of_a_budget_have_the_same_steps_and_another_budget_or_study_is_refused(fitted, monkeypatch):
     first = fitted("mini-quarter")
-    monkeypatch.setattr(rows, "step_time", lambda network, batch, wanted: ("fp32", 0.7))  # a busier machine
+    monkeypatch.setattr(fitted_studies, "step_time", lambda network, batch, wanted: ("fp32", 0.7))  # a busier machine
     for same in (SMOKE, replace(SMOKE, cost=None), first):  # what is no part of a row has changed; the copy itself
         assert fitted("mini-quarter", of=same) == first
     for changed in (
@@ -130,9 +130,10 @@ def test_the_workflow_makes_the_records_of_the_rows_alone_and_takes_a_fitted_stu
 def test_items_fill_the_time_that_the_longest_group_has():
     source, item = sources.resolve("synthetic"), 0.01
     study = replace(SMOKE, finetune=replace(SMOKE.finetune, limit_train=None))
-    few, more = (rows.most_items(study, source, item, seconds) for seconds in (60, 120))
-    assert few > rows.FEW and 2 * few - 2 <= more <= 3 * few  # short tasks end, the others take their time
-    assert rows.most_items(study, source, item, 1e9) is None and rows.most_items(study, source, item, -5) == rows.FEW
+    few, more = (fitted_studies.most_items(study, source, item, seconds) for seconds in (60, 120))
+    assert few > fitted_studies.FEW and 2 * few - 2 <= more <= 3 * few  # short tasks end, the others take their time
+    assert fitted_studies.most_items(study, source, item, 1e9) is None
+    assert fitted_studies.most_items(study, source, item, -5) == fitted_studies.FEW
 
 
 def test_tasks_that_a_source_lacks_are_left_out_and_stand_ins_take_the_place_of_published_splits(monkeypatch, capsys):
@@ -140,8 +141,8 @@ def test_tasks_that_a_source_lacks_are_left_out_and_stand_ins_take_the_place_of_
         if name == "wnli" or name == "race" and recipe.splits.get("race") != ["validation", "test"]:
             raise sources.DataError("none")
 
-    monkeypatch.setattr(rows.finetuning, "task_of", missing)
-    study = rows.at_hand(PAPER, sources.resolve("synthetic"))
+    monkeypatch.setattr(fitted_studies.finetuning, "task_of", missing)
+    study = fitted_studies.at_hand(PAPER, sources.resolve("synthetic"))
     tasks = [task for group in study.finetune.groups.values() for task in group]
     assert "wnli" not in tasks and study.finetune.splits == {"race": ["validation", "test"]}
     assert study.attention.tasks == PAPER.attention.tasks and study.finetune.seeds == [0]

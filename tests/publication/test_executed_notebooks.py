@@ -4,7 +4,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from saobp.study.publication import cli, executed, pages
+from saobp.study.publication import cli, executed_notebooks, pages
 from saobp.study.setup import paths, records
 
 DEFAULTS = 'study_name = "smoke"\nrecord = ""\nmodel = "mini"\nalgorithm = "high"\nseed = 42\nlength = 8  # tokens\n'
@@ -28,7 +28,7 @@ def runs(tmp_path):
         for model, algorithm in [("medium", "high"), ("mini", "high"), ("mini", "original"), ("small", "original")]:
             node = notebook(model=model, algorithm=algorithm, seed=42)
             nbformat.write(node, tmp_path / f"{name}-{model}-{algorithm}-42.ipynb")
-    return executed.read(sorted(tmp_path.glob("*.ipynb")))
+    return executed_notebooks.read(sorted(tmp_path.glob("*.ipynb")))
 
 
 def test_runs_stand_in_the_paper_s_order(runs):
@@ -45,8 +45,8 @@ def test_runs_stand_in_the_paper_s_order(runs):
     ({"model": "large", "algorithm": "high", "seed": 42}, "mini-original"), ({}, "mini-original"),
 ])  # fmt: skip
 def test_a_run_belongs_to_the_one_that_shares_most_with_it(runs, values, chosen):
-    run = executed.Executed("06-attention", notebook(), values)
-    assert executed.closest(run, "05-finetune", runs).name == f"05-finetune-{chosen}-42"
+    run = executed_notebooks.Executed("06-attention", notebook(), values)
+    assert executed_notebooks.closest(run, "05-finetune", runs).name == f"05-finetune-{chosen}-42"
 
 
 @pytest.mark.parametrize(("link", "leads"), [
@@ -67,7 +67,7 @@ def test_a_link_of_a_notebook_leads_to_a_page(runs, tmp_path, link, leads):
 @pytest.mark.parametrize(("more", "kept"), [({}, ["length = 8  # tokens"]), ({"length": 9}, [])])
 def test_readers_see_the_parameters_as_one_line_the_defaults_that_held_and_no_machinery(more, kept):
     node = notebook(model="mini", algorithm="high", seed=7, **more)
-    run = executed.Executed("04-pretrain-mini-high-7", node, node.metadata.papermill.parameters)
+    run = executed_notebooks.Executed("04-pretrain-mini-high-7", node, node.metadata.papermill.parameters)
     line, *others = (cell.source for cell in pages.shown(run).cells[1:])
     assert line.startswith("*This run:* study smoke, model mini, algorithm high, seed 7") and "record" not in line
     assert others == [*kept, "length"]
@@ -85,7 +85,7 @@ def test_the_outputs_in_the_notebooks_are_those_of_a_finished_smoke_run():
     runs = records.load(paths.build("smoke") / "records")
     if not (paths.build("smoke") / "index.html").is_file() or {r["code"]["commit"] for r in runs} != {records.commit()}:
         pytest.skip("no finished smoke run of this commit")
-    for path, node in executed.of_defaults().items():
+    for path, node in executed_notebooks.of_defaults().items():
         assert printed(node) == printed(nbformat.read(path, as_version=4)), path.name
 
 

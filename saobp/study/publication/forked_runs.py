@@ -140,7 +140,7 @@ def serving() -> Iterator[tuple[dict[str, str], list[int]]]:
         spec = {"argv": argv, "display_name": "Python 3", "language": "python", "interrupt_mode": "message"}
         kernel.write_text(json.dumps(spec))
         places = os.pathsep.join(filter(None, [folder, os.environ.get("JUPYTER_PATH")]))
-        command = [sys.executable, "-m", "saobp.study.publication.forks", "serve", str(listener.fileno())]
+        command = [sys.executable, "-m", "saobp.study.publication.forked_runs", "serve", str(listener.fileno())]
         # in a group of its own: a Ctrl-C of the terminal is for the runs
         how = {"stdin": subprocess.PIPE, "pass_fds": [listener.fileno()], "process_group": 0}
         with subprocess.Popen(command, env=os.environ | SETTINGS, **how) as server:
