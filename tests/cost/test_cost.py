@@ -1,5 +1,6 @@
 """What Table 9 is made of: counts by the formula, medians in turns, peaks that see a matrix; and its pictures."""
 
+import importlib.util
 from itertools import product
 
 import example_records as examples
@@ -12,7 +13,7 @@ from saobp.study.beyond import plan
 from saobp.study.cost import alternations, cost_tables, length, timing, whole_model
 from saobp.study.figures.of_our_own import costs
 from saobp.study.paper import arithmetic, comparisons, numbers
-from saobp.study.setup import records
+from saobp.study.setup import paths, records
 from saobp.study.training import architectures
 
 SMALL = {"sequences": 2, "length": 16}
@@ -185,3 +186,13 @@ def test_the_pictures_have_a_panel_a_phase_and_the_quartiles_and_ends_of_every_w
     for ax in figure.axes:
         low, high = ax.get_ylim()
         assert sum(low <= tick <= high for tick in ax.get_yticks()) >= 3
+
+
+@pytest.mark.parametrize("name", ["attention", "diagnostics", "gpu", "pretraining", "table"])
+def test_every_benchmark_can_be_read_and_that_of_attention_profiles_a_call(name):
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", paths.root() / "benchmarks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert callable(module.main)
+    if name == "attention":
+        assert "aten::ones" in module.profile(lambda: torch.ones(3))

@@ -14,6 +14,7 @@ from jinja2 import Environment, nodes
 from scipy import stats
 
 from saobp.equations import factors
+from saobp.study import verdicts
 from saobp.study.setup import paths, tracked
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import attention, exam, fill, planned, public_encoder, tables
@@ -39,8 +40,9 @@ def typed(node: nodes.Node) -> list[str]:
     if isinstance(node, nodes.Const):
         return [str(node.value)]
     if isinstance(node, nodes.Filter):
-        return typed(node.node)
-    kept = nodes.Concat | nodes.Tuple | nodes.List | nodes.Dict | nodes.Pair | nodes.CondExpr
+        given = node.args if node.name in ("default", "d", "format") else []
+        return [text for child in (node.node, *given) for text in typed(child)]
+    kept = nodes.Concat | nodes.Tuple | nodes.List | nodes.Dict | nodes.Pair | nodes.CondExpr | nodes.Neg | nodes.Or
     said = [child for child in node.iter_child_nodes(exclude=("key", "test"))] if isinstance(node, kept) else []
     return [text for child in said for text in typed(child)]
 
@@ -52,6 +54,10 @@ def literal_digits(template: str) -> list[str]:
     text = "".join(part.data if isinstance(part, nodes.TemplateData) else "§" for part in parts)
     found = [text, *(said for node in parts for said in typed(node))]
     found += [said for given in tree.find_all(nodes.Assign) for said in typed(given.node)]
+    found += [said for loop in tree.find_all(nodes.For) for said in typed(loop.iter)]
+    for sum_ in tree.find_all((nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.Mod)):
+        sides = [typed(side) for side in (sum_.left, sum_.right)]
+        found += [text for side in sides for text in side] if all(sides) else []
     for pattern in CODE:
         found = [re.sub(pattern, "", text, flags=re.DOTALL) for text in found]
     for name in NAMES:
@@ -77,6 +83,13 @@ def test_every_number_of_a_text_comes_from_a_placeholder(template):
         "{{ 3.3 }} points",
         "{{ '74 %' }} right",
         "{% if x %}n = 21{% endif %}",
+        "{{ -3.3 }}",
+        "{{ 33 / 10 }}",
+        "{{ '%.1f' % 3.3 }}",
+        "{% for g in [97] %}{{ g }}{% endfor %}",
+        "{{ x or 3.3 }}",
+        "{{ x | default(3.3) }}",
+        "{{ '%s points' | format(3.3) }}",
         "{{ 3.3 | fixed(1) }}",
         "{% set gain = 3.3 %}{{ gain }}",
         "{{ '3.3' ~ ' points' }}",
@@ -298,10 +311,11 @@ def test_an_interval_is_read_at_the_level_of_its_reading(seeds, outcome):
 def test_every_outcome_has_a_row_in_one_section_of_the_claims():
     rows = [line.split(" | ")[0].strip("| ") for line in fill.page("CLAIMS.md").splitlines() if line.count(" | ") == 6]
     shown = [row for row in rows if row != "Claim"]
-    assert shown == tables.outcomes().index.tolist() and len(rows) - len(shown) == 7
+    titles = [verdicts.claims()[claim].title for claim in tables.outcomes().index]
+    assert shown == titles and len(rows) - len(shown) == 7
     with pytest.raises(ValueError, match="'no-claim'"):
         tables.claims("gains", "no-claim")
-    titles = tables.outcomes()[tables.outcomes() == "contradicted"].index.tolist()
+    titles = [title for title, outcome in zip(titles, tables.outcomes()) if outcome == "contradicted"]
     assert [title for title, _ in tables.contradicted()] == titles
     assert all(n[0].isdigit() for _, n in tables.contradicted())
 

@@ -15,7 +15,7 @@ from saobp.study.data.documents import Mixture
 from saobp.study.data.splits import DataError, Source, first_line
 from saobp.study.setup import paths
 
-PUBLISHED = {
+PUBLIC = {
     "bert": (BertTokenizer, "google-bert/bert-base-uncased", "vocab.txt"),
     "gpt2": (GPT2Tokenizer, "openai-community/gpt2", "vocab.json", "merges.txt"),
 }
@@ -35,7 +35,7 @@ def make_tokenizer(
     every machine, and is kept in the build's cache.
     Raises ValueError if `vocabulary` cannot hold the letters, or about files.
     """
-    if kind in PUBLISHED:
+    if kind in PUBLIC:
         return _from_hub(kind, source)
     text = Mixture(source, mixture)
     parts = json.dumps([kind, vocabulary, TRAINING_DOCUMENTS, text.identity()])
@@ -61,8 +61,8 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _from_hub(kind: str, source: Source) -> PreTrainedTokenizerBase:
-    """Load a published tokenizer from the hub or from its files in a mirror."""
-    maker, repository, *names = PUBLISHED[kind]
+    """Load a public tokenizer from the hub or from its files in a mirror."""
+    maker, repository, *names = PUBLIC[kind]
     files = source.files(repository, *names)
     try:
         tokenizer = maker.from_pretrained(files)

@@ -122,10 +122,13 @@ def tokens(file: Path, study_name: str, text: tuple[str, ...]) -> None:
 @study_option("smoke")
 def report(study_name: str) -> None:
     """Write build/STUDY/index.html from what is there."""
-    from saobp.study.publication import report
+    from saobp.study.publication import pages, report
     from saobp.study.setup.studies import load_study
 
-    print(report.write(paths.build(load_study(study_name).name)))
+    folder = paths.build(load_study(study_name).name)
+    print(report.write(folder))
+    if other := report.outdated(folder):
+        print("saobp:", pages.render("outdated.txt", outdated=other, folder=folder), file=sys.stderr)
 
 
 def item(usual: str, others: str) -> Callable[[Callable], Callable]:

@@ -47,20 +47,23 @@ def own_copy(
     path, source = paths.build(study.name) / f"{study.name}.yaml", sources.resolve(study.data)
     wanted = {"minutes": minutes or study.minutes, "tokens": str(tokens.resolve()) if tokens else study.tokens}
     made_of = checkpoints.marked(study.name, asdict(replace(study, **wanted, **APART)))
-    said = f"# Fitted by `saobp reproduce --rows` to {made_of}: remove it to fit anew."
+    mark = path.with_suffix(".made_of")  # beside the copy: what it was fitted from
     if path.is_file():
-        new, old = load_study(path), path.read_text(encoding="utf-8").partition("\n")[0]
-        if old != said and new != replace(study, **wanted):  # which may be the copy itself
+        new, old = load_study(path), mark.read_text(encoding="utf-8") if mark.is_file() else ""
+        if old != made_of and new != replace(study, **wanted):  # which may be the copy itself
             given = f"{new.minutes} minutes, the token file {new.tokens} and {study.name} as it was then"
             raise StudyError(f"{path}: was made for {given}: give the same, or remove it to start anew")
-        said, first = old, False
+        made_of, first = old, False
     else:
         text = {"corpus": corpora.read_file(tokens)[-1]["corpus"]} if tokens else {}
         new, first = at_hand(replace(study, **wanted, **text), source), True
     for model in dict.fromkeys(models):
         if not study.minutes and minutes and new.recipe(model) == study.recipe(model):
             new = fitted(new, model, source, cores, first=first)
-    paths.write_text(path, f"{said}\n" + json.dumps(asdict(new), indent=2) + "\n")  # JSON is YAML
+    paths.write_text(mark, made_of)
+    paths.write_text(
+        path, "# Fitted by `saobp reproduce --rows`: remove it to fit anew.\n" + json.dumps(asdict(new), indent=2)
+    )
     return path, new
 
 

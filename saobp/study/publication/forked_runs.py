@@ -84,6 +84,8 @@ class Forks(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
         code = 1
         try:
             code = _become(words)
+        except SystemExit as done:
+            code = done.code if isinstance(done.code, int) else int(done.code is not None)
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:

@@ -29,6 +29,8 @@ def declared_parameters(notebook: Path) -> dict[str, Any]:
     try:
         cells = nbformat.read(notebook, as_version=4).cells
         return typed_by_hand.declared(next(c for c in cells if "parameters" in c.metadata.get("tags", [])).source)
+    except FileNotFoundError:
+        raise ValueError(f"{notebook}: no such notebook") from None
     except StopIteration:
         reason = "it has no cell tagged 'parameters'"
     except Exception as error:  # no file, no JSON, none of a notebook, or a cell that is no Python
@@ -45,9 +47,12 @@ def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> 
             hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(declared)}"
             raise ValueError(f"{notebook.name} has no parameter '{name}': {hint}")
         try:
-            values[name] = typed_by_hand.value(text, declared[name])
+            values[name] = typed_by_hand.value(text, default := declared[name])
         except ValueError as error:
-            raise ValueError(f"parameter '{name}' of {notebook.name}: {error}") from None
+            kind = default if isinstance(default, type) else type(default)
+            taken = f"a value ({error})" if kind is object else kind.__name__
+            taken += f", as in {default!r}" * (default is not kind) + f" ({error})" * (kind is list)
+            raise ValueError(f"parameter '{name}' of {notebook.name} takes {taken}: not '{text}'") from None
     return values
 
 
@@ -107,8 +112,8 @@ def _execute(notebook: Path, output: Path, values: dict[str, Any], without: str)
     place = str(partial).replace("{", "{{").replace("}", "}}")  # papermill fills in what stands in braces
     how = {"progress_bar": False, "stderr_file": sys.stderr, "extra_arguments": ["--log-level=CRITICAL"]}
     kernel = {"cwd": str(paths.root()), "kernel_name": KERNEL, "language": "python"}
+    nbformat.write(node, partial)
     try:
-        nbformat.write(node, partial)
         papermill.execute_notebook(place, place, values, **kernel, **how)
         os.replace(partial, output)
         failed.unlink(missing_ok=True)

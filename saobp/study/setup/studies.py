@@ -116,7 +116,8 @@ def load_study(name_or_path: str | Path) -> Study:
     except ValidationError as error:
         raise StudyError(f"{path}: {_explain(error)}") from None
     except ValueError as error:
-        raise StudyError(str(error)) from None
+        lost = f"{path}: no such study; choose one of {', '.join(available())}, or the path of your own"
+        raise StudyError(str(error) if path.is_file() else lost) from None
     if study.name != path.stem:
         raise StudyError(f"{path}: key 'name' must be the file's own, '{path.stem}': runs find each other by it")
     return study

@@ -4,6 +4,7 @@
 """
 
 import ast
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -51,17 +52,22 @@ def read(path: Path) -> dict[str, Any]:
 def value(text: str, like: Any) -> Any:
     """Return the value of a text typed for a parameter whose default is `like`, or of the type `like`.
 
-    Texts stay as they are; a float may be typed as a whole number, and is finite. Raises ValueError for another type.
+    Texts stay as they are; whole numbers are decimal; a float may be typed as a whole number, and is finite.
+    Raises ValueError if the text is of another type.
     """
     kind = like if isinstance(like, type) else object if like is None else type(like)
     if kind is str:
         return text
     if kind is list and like:
         kind = list[type(like[0])]
+    found = parse(text)
+    json.dumps(found, allow_nan=False, default=str)  # a ValueError for what is not finite
     try:
-        return TypeAdapter(kind, config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(parse(text))
-    except ValidationError:
-        raise ValueError(f"takes {getattr(kind, '__name__', kind)}, not {text!r}") from None
+        return TypeAdapter(kind, config=ConfigDict(strict=True)).validate_python(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        entry = f"entry {first['input']!r} is not {type(like[0]).__name__}" if first["loc"] else ""
+        raise ValueError(entry or f"not {kind.__name__}: {text!r}") from None
 
 
 def declared(source: str) -> dict[str, Any]:

@@ -57,8 +57,8 @@ def below_words() -> tuple[int, int]:
 
 
 def outcomes() -> pd.Series:
-    """Return the outcome of each claim, by its title, in each study (figures/figure-claims.csv)."""
-    return read("figure-claims").drop_duplicates(["title", "study"]).set_index("title")["outcome"]
+    """Return the outcome of each claim, by its id, in each study (figures/figure-claims.csv)."""
+    return read("figure-claims").drop_duplicates(["claim", "study"]).set_index("claim")["outcome"]
 
 
 def supported_in_part() -> int:
