@@ -65,6 +65,14 @@ def test_every_layout_that_the_hub_has_for_a_split_is_read_whole_or_refused(tmp_
     refused("2 of the 3 files of split 'train'; copy the others", source.load, "owner/set", config, "train")
 
 
+def test_a_split_that_lies_there_in_two_layouts_is_read_once(tmp_path):
+    for name, count in (("train.parquet", 3), ("train/0000.parquet", 2)):
+        file = tmp_path / "owner/set/default" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"n": range(count)}), file)
+    assert FolderSource(tmp_path).load("owner/set", "default", "train")["n"][:] == [0, 1, 2]
+
+
 def test_a_split_is_read_in_order_and_percent_slices_that_meet_share_no_row_and_lose_none(folder):
     source = FolderSource(folder)
     assert list(source.load("owner/set", "default", "train")) == list(source.stream("owner/set", None, "train")) == ROWS
@@ -79,7 +87,7 @@ def test_what_is_no_split_is_refused_by_name(folder, split):
 
 
 def test_completeness_comes_from_the_manifest_and_is_never_that_of_a_slice_or_of_what_no_manifest_knows(folder):
-    entry = {"hub_rows": 7, "complete": True, "note": "the first 4"}
+    entry = {"published_rows": 7, "complete": True, "note": "the first 4"}
     write_manifest(folder, {"owner/set": {"default": {"validation": entry}}})
 
     def found(split):
@@ -94,7 +102,7 @@ def test_completeness_comes_from_the_manifest_and_is_never_that_of_a_slice_or_of
 
 def test_invented_text_under_a_published_name_is_never_called_complete(tmp_path):
     write_split(tmp_path, "nyu-mll/glue", "rte", "train", ROWS)
-    entry = {"hub_rows": 10, "complete": True, "note": "invented"}
+    entry = {"published_rows": 10, "complete": True, "note": "invented"}
     write_manifest(tmp_path, {"nyu-mll/glue": {"rte": {"train": entry}}})
     for name, complete in (("synthetic", False), ("mirror", True)):
         found = FolderSource(tmp_path, name).completeness("nyu-mll/glue", "rte", "train")
