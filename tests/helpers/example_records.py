@@ -52,7 +52,7 @@ def scores(task, seed, lift, items=ITEMS):
         extra = {"outcomes": predictions.tolist(), "labels": labels.tolist()}
     return {
         "scores": {metric: value}, "headline": value, "metric": metric, "items": items, "chance": 50.0,
-        "majority": 52.0, "below_chance": value < 50, "constant": False, **extra,
+        "majority": 52.0, "below_chance": value < 50, "constant": False, "interval": [value - 6, value + 6], **extra,
         "by_hops": {"1": [90, 100], "2": [60, 100]},
     }  # fmt: skip
 

@@ -134,6 +134,8 @@ SCORED = {"headline", "scores", "outcomes", "interval", "metric", "items"}  # wh
 def _known(task: Result) -> Result:
     if "failed" not in task and (missing := SCORED - set(task)):
         raise ValueError(f"lacks {', '.join(sorted(missing))}, and has no failed")
+    if len(task.get("outcomes", [])) != task.get("items", 0):
+        raise ValueError(f"{len(task['outcomes'])} outcomes of {task['items']} items")
     return task
 
 
