@@ -63,15 +63,20 @@ class Trained(TypedDict):
     sittings: NotRequired[list[Sitting]]
 
 
-@STRICT
-class Pretraining(Trained):
-    """Stage `pretrain`."""
+class Finished(Trained):
+    """A trained model on the held-out sequences; `parameters` as Table 4 counts them."""
 
     perplexity_interval: Interval
     sequences: int
     parameters: int
-    parameters_trained: int
     tokens: int
+
+
+@STRICT
+class Pretraining(Finished):
+    """Stage `pretrain`."""
+
+    parameters_trained: int
     recipe: dict[str, Any]
     size: dict[str, Any]
     wikitext: dict[str, Any] | None
@@ -150,17 +155,13 @@ class Tasks(TypedDict):
 
 
 @STRICT
-class Decoder(Trained):
+class Decoder(Finished):
     """Stage `decoder`."""
 
     token_perplexity: Number
     word_perplexity: Number
-    tokens: int
     words: int
     context: int
-    perplexity_interval: Interval
-    sequences: int
-    parameters: int
     tokens_trained: int
     tasks: dict[str, Task]
     leak: dict[str, Any]
