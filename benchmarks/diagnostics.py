@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from saobp.measure import graph, gtd_and_entropy
+from saobp.study.records import commit, device
 from saobp.study.setup.paths import write_text
-from saobp.study.setup.records import commit, device
 
 SAMPLES, MAPS, TOKENS, BATCH = 1024, 16, 128, 256
 GRAPHS, NETWORKX_GRAPHS = SAMPLES * MAPS, 64

@@ -19,8 +19,8 @@ from transformers import BertForMaskedLM, DataCollatorForLanguageModeling, Print
 from saobp.study.cost.timing import THREADS, circumstances
 from saobp.study.data import sources
 from saobp.study.data.masking import SeededMasking
+from saobp.study.records import device
 from saobp.study.setup.paths import write_text
-from saobp.study.setup.records import device
 from saobp.study.setup.studies import Pretraining, load_study
 from saobp.study.training import architectures, pretraining
 from saobp.study.training import trainer as training

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import PIL.Image
 
-from saobp.measure import explorer
+from saobp.measure.inspection import explorer
 from saobp.measure.prose import prose
 from saobp.models import public
 from saobp.study.setup import paths

@@ -17,10 +17,10 @@ from saobp.equations.messages import SATURATION, signed_strength
 from saobp.equations.refine import refine
 from saobp.fused import gpu
 from saobp.fused.dropout import Dropout
-from saobp.fused.heads import Call
 from saobp.fused.operation import RefinedAttention, attend, by_head
-from saobp.fused.products import one
 from saobp.fused.scores import in_quick_type
+from saobp.fused.tiled.heads import Call
+from saobp.fused.tiled.products import one
 
 MOST = torch.finfo(torch.float32).max
 
@@ -53,7 +53,7 @@ def saobp_attention(
     out, and again for the gradient. Memory grows with L, time with L^2. What does not fit tiles (controls,
     causal "elemmul", everything inside torch.compile or a transform of torch.func) gives its numbers through
     `saobp.refine` and keeps it. Tiles have no second derivatives (an error says so); `saobp.refine` has.
-    On a processor with a C compiler most of it is compiled once, see `saobp.fused.native`; on a GPU with Triton,
+    On a processor with a C compiler most of it is compiled once, see `saobp.fused.tiled.native`; on a GPU with Triton,
     by `saobp.fused.gpu`.
 
     Args:

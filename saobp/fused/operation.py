@@ -1,6 +1,6 @@
 """Refined attention and its gradient from tiles, without the L x L matrix between forward and backward.
 
-How the tiles of a few heads are gone over is in `saobp.fused.sweeps`; A A^T (Eq. 15), without messages, is here.
+How the tiles of a few heads are gone over is in `saobp.fused.tiled.sweeps`; A A^T (Eq. 15), without messages, is here.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,11 +9,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from saobp.fused.heads import Call, Gradients, Heads, Means
-from saobp.fused.plain import attend_plainly, backward_plainly, is_plain
-from saobp.fused.products import Wide, average, paired, softmax_gradient
-from saobp.fused.sweeps import backward_all, backward_prefix, forward_all, forward_prefix, values_for
-from saobp.fused.tiles import is_single, like, parts
+from saobp.fused.tiled.heads import Call, Gradients, Heads, Means
+from saobp.fused.tiled.plain import attend_plainly, backward_plainly, is_plain
+from saobp.fused.tiled.products import Wide, average, paired, softmax_gradient
+from saobp.fused.tiled.sweeps import backward_all, backward_prefix, forward_all, forward_prefix, values_for
+from saobp.fused.tiled.tiles import is_single, like, parts
 from saobp.fused.workers import side_by_side
 
 

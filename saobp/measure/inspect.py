@@ -22,7 +22,7 @@ from tqdm.auto import tqdm
 from saobp.equations.checks import check_whole, quoted
 from saobp.fused.workers import side_by_side
 from saobp.measure import gtd_and_entropy
-from saobp.measure.maps import Sample, encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
+from saobp.measure.inspection.maps import Sample, encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
 from saobp.measure.streams import StreamedBootstrap
 from saobp.models.supported import refuse
 

@@ -11,9 +11,10 @@ from example_records import exam
 from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
+from saobp.study import records
 from saobp.study.beyond import accuracy_by_hops as hops
 from saobp.study.beyond import message_rounds, multihop, questions
-from saobp.study.setup import paths, records
+from saobp.study.setup import paths
 from saobp.study.setup.recipes import MultiHop
 from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures

@@ -12,11 +12,12 @@ from click.testing import CliRunner
 from small_models import network, word_tokenizer
 
 from saobp.models import public
+from saobp.study import records
 from saobp.study.beyond import branched, inserted, inserted_decoder, multihop, plan, retrofit
 from saobp.study.cost import alternations
 from saobp.study.data import sources
 from saobp.study.data.task_rows import load_task
-from saobp.study.setup import paths, records
+from saobp.study.setup import paths
 from saobp.study.setup.recipes import Finetuning
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.studies import load_study

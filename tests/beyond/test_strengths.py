@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 from small_models import RECIPE, RandomText, word_tokenizer
 
+from saobp.study import records
 from saobp.study.beyond import strength_training, strengths
 from saobp.study.figures.of_our_own import strengths as figure
-from saobp.study.setup import records
 from saobp.study.setup.recipes import Beyond, Larger
 from saobp.study.statistics import holm
 from saobp.study.training import trainer

@@ -7,7 +7,7 @@ import pytest
 
 from saobp.study.data.task_rows import Task
 from saobp.study.evaluation.scoring import finished, floor, score, score_predictions, table
-from saobp.study.setup.schema import Failed
+from saobp.study.records.schema import Failed
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics.task_scores import headline_interval
 

@@ -15,11 +15,11 @@ from scipy import stats
 
 import saobp
 from saobp.study import figures, tables
+from saobp.study import records as records_of
 from saobp.study.figures import by_seed, drawing, grids, gtd_beside_graph_measures, maps, publishing, style
 from saobp.study.figures.of_our_own import claims, decoders, gains, hops, inserted, strengths
 from saobp.study.publication import results
 from saobp.study.setup import labels, paths
-from saobp.study.setup import records as records_of
 from saobp.study.tables import render
 
 DRAWN = [n for n in figures.FIGURES if n not in (7, 8, 9, "glance", "tokens")]  # 7 to 9 are drawn as 3 and 4

@@ -11,8 +11,8 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import saobp.fused.operation
-import saobp.fused.sweeps
-import saobp.fused.tiles
+import saobp.fused.tiled.sweeps
+import saobp.fused.tiled.tiles
 from saobp.equations.refine import FACTORS, refine
 from saobp.fused.attention import saobp_attention, visible_keys
 
@@ -36,10 +36,10 @@ CASES += itertools.product(UNTILED, (False, True), (True,), ("none", "right"))
 def tiles(request, monkeypatch):
     """Work in one tile, or in tiles of a few queries with a short one at the end."""
     if request.param == "many tiles":
-        monkeypatch.setattr(saobp.fused.tiles, "WHOLE", 4)
-        monkeypatch.setattr(saobp.fused.tiles, "TILE", 64)
-        monkeypatch.setattr(saobp.fused.tiles, "LONG", 64)
-        monkeypatch.setattr(saobp.fused.tiles, "QUERIES", 5)
+        monkeypatch.setattr(saobp.fused.tiled.tiles, "WHOLE", 4)
+        monkeypatch.setattr(saobp.fused.tiled.tiles, "TILE", 64)
+        monkeypatch.setattr(saobp.fused.tiled.tiles, "LONG", 64)
+        monkeypatch.setattr(saobp.fused.tiled.tiles, "QUERIES", 5)
 
 
 def heads(batch=3, heads=4, groups=2, length=13, width=5, value_width=3, sharpness=3.0, dtype=torch.float64):
@@ -85,8 +85,8 @@ def test_output_and_gradients_are_those_of_refine(factor, causal, exclude_self, 
 @pytest.mark.parametrize("factor", ["high", "low"])
 def test_loads_too_wide_for_products_are_summed_in_logarithms(factor, exclude_self, tiles, monkeypatch):
     narrow = []
-    inner = saobp.fused.sweeps.key_loads
-    monkeypatch.setattr(saobp.fused.sweeps, "key_loads", lambda *a: narrow.append(inner(*a)) or narrow[-1])
+    inner = saobp.fused.tiled.sweeps.key_loads
+    monkeypatch.setattr(saobp.fused.tiled.sweeps, "key_loads", lambda *a: narrow.append(inner(*a)) or narrow[-1])
     options = {"factor": factor, "exclude_self": exclude_self}
     agree(heads(sharpness=8), 30.0, tolerance=1e-6, **options, mask=RIGHT)  # 1 - A at e^-30 costs digits
     learned = torch.tensor(30.0, dtype=torch.float64, requires_grad=True)
@@ -259,7 +259,7 @@ def test_attention_and_gradients_do_not_depend_on_the_number_of_threads(options,
 @pytest.mark.parametrize("tile", [4 * 13 * 13, 2 * 13 * 13, 1])  # one sequence, two of its heads, one
 @pytest.mark.parametrize("exclude_self", [True, False])
 def test_sequences_that_lie_between_others_in_memory_are_worked_on_where_they_are(tile, exclude_self, monkeypatch):
-    monkeypatch.setattr(saobp.fused.tiles, "TILE", tile)
+    monkeypatch.setattr(saobp.fused.tiled.tiles, "TILE", tile)
     between = [torch.randn(3, 13, 4, width, dtype=torch.float64).transpose(1, 2) for width in (5, 5, 3)]
     for mask in (None, RIGHT):
         inputs = [x.detach().requires_grad_() for x in between]
@@ -271,7 +271,7 @@ def test_sequences_that_lie_between_others_in_memory_are_worked_on_where_they_ar
 @pytest.mark.parametrize("exclude_self", [True, False])
 def test_a_sink_of_a_plain_call_is_summed_in_logarithms(exclude_self, compiled, monkeypatch):
     if not compiled:
-        monkeypatch.setattr(saobp.fused.native, "passes", lambda: None)
+        monkeypatch.setattr(saobp.fused.tiled.native, "passes", lambda: None)
     query, key, value = (x.detach() for x in heads(2, 2, 2, length=300, width=4, value_width=4))
     key[0, :, 7], query[..., 0] = 6.0, query[..., 0].abs() + 4  # 150 nats about one key of the first sequence
     plainly, inner = [], saobp.fused.operation.attend_plainly

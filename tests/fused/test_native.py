@@ -13,7 +13,8 @@ import torch
 from attending import attended
 
 import saobp
-from saobp.fused import gpu, native
+from saobp.fused import gpu
+from saobp.fused.tiled import native
 
 
 @pytest.fixture(params=["compiled", "torch"])

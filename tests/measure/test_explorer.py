@@ -19,9 +19,10 @@ import transformers as hf
 from small_models import word_tokenizer
 
 import saobp
-from saobp.measure import explorer, inspect
-from saobp.measure import maps as maps_of_models
+from saobp.measure import inspect
 from saobp.measure.gtd_and_entropy import attention_entropy, column_mass_maximum, gtd
+from saobp.measure.inspection import explorer
+from saobp.measure.inspection import maps as maps_of_models
 from saobp.study.publication.cli import main
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -19,9 +19,9 @@ from safetensors.torch import load_file, save_file
 from small_models import word_tokenizer
 
 import saobp
-from saobp.measure import explorer, maps, predictions
 from saobp.measure import inspect as inspecting
-from saobp.measure.maps import one_step
+from saobp.measure.inspection import explorer, maps, predictions
+from saobp.measure.inspection.maps import one_step
 from saobp.measure.streams import StreamedBootstrap
 from saobp.models import models_by_name
 from saobp.models.apply import raw_attentions

@@ -10,7 +10,7 @@ from transformers.masking_utils import create_masks_for_generate
 
 import saobp
 from saobp.fused.scores import check_values, shown_by
-from saobp.measure import maps
+from saobp.measure.inspection import maps
 from saobp.models.apply import raw_attentions
 from saobp.models.interface import in_type
 from saobp.models.module import home

@@ -11,11 +11,12 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
+from saobp.study import records
 from saobp.study.publication import executed_notebooks, forked_runs
-from saobp.study.setup import paths, records
+from saobp.study.setup import paths
 
 SAVE = (
-    "\nfrom saobp.study.setup.records import Run"
+    "\nfrom saobp.study.records import Run"
     "\nsaved = Run('derivation', study_name=study_name, parameters={}).save(record, {})"
 )
 CELLS = {

@@ -9,9 +9,10 @@ import sys
 import pytest
 from example_records import attention
 
-from saobp.measure import inspect_by_name
+from saobp.measure.inspection import by_name
+from saobp.study import records
 from saobp.study.publication import cli, results
-from saobp.study.setup import paths, records
+from saobp.study.setup import paths
 from saobp.study.setup import studies as studies_of
 
 
@@ -120,6 +121,6 @@ def test_a_relative_data_folder_is_one_from_here_wherever_a_run_starts(monkeypat
 ])  # fmt: skip
 def test_several_strengths_are_given_in_a_row_or_one_by_one(words, strengths, monkeypatch, capsys):
     shown = lambda model, strengths, **asked: f"{model} {strengths} {asked['samples']}"  # noqa: E731
-    monkeypatch.setattr(inspect_by_name, "run", shown)
+    monkeypatch.setattr(by_name, "run", shown)
     assert cli.main(["inspect", *words]) == 0
     assert capsys.readouterr().out == f"minilm {strengths and [*map(float, strengths)]} {4 if '4' in words else 16}\n"

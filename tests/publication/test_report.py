@@ -15,8 +15,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from screenshot import BROWSER as CHROMIUM
 
 from saobp.models import public
+from saobp.study import records
 from saobp.study.publication import cli, report
-from saobp.study.setup import paths, records
+from saobp.study.setup import paths
 from saobp.study.texts import runs as written
 
 NOTEBOOKS = paths.root() / "notebooks"

@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 from small_repository import given, made, one_of_each, repository, snakemake
 
+from saobp.study import records
 from saobp.study.publication import cli, workflow
 from saobp.study.publication.workflow import WorkflowFailed
-from saobp.study.setup import paths, records
+from saobp.study.setup import paths
 from saobp.study.setup.studies import load_study
 
 

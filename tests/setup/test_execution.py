@@ -8,8 +8,9 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from saobp.study.publication import cli, executed_notebooks
-from saobp.study.setup import execution, paths
-from saobp.study.setup.execution import NotebookFailed
+from saobp.study.records import execution
+from saobp.study.records.execution import NotebookFailed
+from saobp.study.setup import paths
 
 PARAMETERS = """study_name = "smoke"  # a comment
 steps = 3
@@ -23,7 +24,7 @@ seed = finetune_seed = 42
 record = ""
 """
 WRITES = (
-    "from saobp.study.setup.records import Run\n"
+    "from saobp.study.records import Run\n"
     'result = Run("derivation", study_name=study_name, parameters=dict(steps=steps, rate=rate)).save(record, {"x": 1})'
 )
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 from example_records import FAILED, exam
 
-from saobp.study.setup import paths, records
-from saobp.study.setup.records import RecordError, Run
-from saobp.study.setup.schema import Record
+from saobp.study import records
+from saobp.study.records import RecordError, Run
+from saobp.study.records.schema import Record
+from saobp.study.setup import paths
 
 
 def saved(tmp_path, name="a", metrics=None, **parameters):

@@ -12,8 +12,8 @@ from scipy import stats
 
 from saobp.study import tables
 from saobp.study.paper import numbers
+from saobp.study.records import select
 from saobp.study.setup import labels, paths
-from saobp.study.setup.records import select
 from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.statistics import estimates, holm
 from saobp.study.tables import losses

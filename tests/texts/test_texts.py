@@ -15,7 +15,8 @@ from scipy import stats
 
 from saobp.equations import factors
 from saobp.study import verdicts
-from saobp.study.setup import paths, tracked
+from saobp.study.records import tracked
+from saobp.study.setup import paths
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import attention, exam, fill, planned, public_encoder, tables
 

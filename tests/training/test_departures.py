@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from saobp.study.setup import tracked
+from saobp.study.records import tracked
 from saobp.study.setup.sizes_and_strengths import WITHOUT_STRENGTH
 from saobp.study.setup.studies import StudyError, load_study
 from saobp.study.texts.runs import STUDIES

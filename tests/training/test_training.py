@@ -15,10 +15,10 @@ import torch
 from small_models import RECIPE, RandomText, network, pretrain, word_tokenizer
 from transformers import TrainerCallback
 
+from saobp.study import records
 from saobp.study.data.masking import SeededMasking
 from saobp.study.evaluation import heldout
 from saobp.study.evaluation.heldout import HeldOut
-from saobp.study.setup import records
 from saobp.study.setup.sizes_and_strengths import body_parameters
 from saobp.study.statistics import over_samples
 from saobp.study.training import architectures, checkpoints, precision, trainer

@@ -14,7 +14,8 @@ from saobp.study import verdicts
 from saobp.study.figures.of_our_own import claims as forest
 from saobp.study.paper import numbers
 from saobp.study.publication import cli
-from saobp.study.setup import paths, tracked
+from saobp.study.records import tracked
+from saobp.study.setup import paths
 from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.statistics import Error, Estimate, mean_interval, trajectories
 from saobp.study.verdicts import attention, gtd, outcomes, planned, scores

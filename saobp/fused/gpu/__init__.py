@@ -1,7 +1,8 @@
 """Refined attention on a GPU, by Triton's kernels: no L x L matrix is kept, nor made.
 
 A sequence of at most `SHORT` tokens is one program a head; longer ones take three passes forward and four back. Numbers
-are those of `saobp.fused.sweeps` up to rounding. Without Triton, or with the environment's SAOBP_NATIVE=0, those serve.
+are those of `saobp.fused.tiled.sweeps` up to rounding. Without Triton, or with SAOBP_NATIVE=0 in the environment, those
+serve.
 """
 
 import math
@@ -12,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from saobp.fused.heads import Call
 from saobp.fused.operation import refuse_second_derivatives
+from saobp.fused.tiled.heads import Call
 
 SHORT = 128
 """Longest sequence whose matrix a program holds."""

@@ -9,11 +9,12 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
+from saobp.study import records
 from saobp.study.beyond import plan
 from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
 from saobp.study.evaluation import heldout
-from saobp.study.setup import paths, recipes, records
+from saobp.study.setup import paths, recipes
 from saobp.study.setup.recipes import Positive, Pretraining, Seeds
 from saobp.study.setup.studies import Study, load_study
 from saobp.study.training import checkpoints, departures, pretraining, trainer

@@ -18,10 +18,10 @@ from saobp.measure.gtd_and_entropy import attention_entropy, gtd, sparsity
 from saobp.models import public
 from saobp.models.apply import raw_attentions
 from saobp.models.module import Refinement
+from saobp.study import records
 from saobp.study.beyond import plan
 from saobp.study.data import sources
 from saobp.study.data.task_rows import load_reported
-from saobp.study.setup import records
 from saobp.study.setup.sizes_and_strengths import SIZES, WITHOUT_STRENGTH
 from saobp.study.statistics.paired import RESAMPLES
 from saobp.study.training.departures import differs

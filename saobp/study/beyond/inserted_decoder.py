@@ -10,12 +10,13 @@ from typing import Any
 
 import saobp
 from saobp.models.models_by_name import Opened, open_model
+from saobp.study import records
 from saobp.study.beyond import plan
 from saobp.study.beyond.inserted import Untrained
 from saobp.study.data import corpora, sources
 from saobp.study.data.task_rows import load_reported
 from saobp.study.evaluation import zeroshot
-from saobp.study.setup import paths, records
+from saobp.study.setup import paths
 from saobp.study.training.departures import differs
 from saobp.study.training.precision import place
 from saobp.study.training.trainer import quiet

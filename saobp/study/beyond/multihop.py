@@ -15,10 +15,11 @@ import torch
 from torch import nn
 from transformers.modeling_outputs import MaskedLMOutput
 
+from saobp.study import records
 from saobp.study.beyond import questions
 from saobp.study.beyond.plan import Entry, Question, command
 from saobp.study.evaluation.heldout import measuring
-from saobp.study.setup import paths, records
+from saobp.study.setup import paths
 from saobp.study.setup.recipes import MultiHop, Positive, Pretraining, Seeds, identity
 from saobp.study.setup.sizes_and_strengths import Size
 from saobp.study.setup.studies import load_study

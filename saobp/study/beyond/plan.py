@@ -12,7 +12,8 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import to_jsonable_python
 
-from saobp.study.setup import paths, records, typed_by_hand
+from saobp.study import records
+from saobp.study.setup import paths, typed_by_hand
 from saobp.study.setup.recipes import STRICT, Positive
 
 Make = Callable[[Path, Path], Any]  # makes the record at a path, working in a folder

@@ -15,15 +15,15 @@ from transformers import Trainer
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from saobp.models import public
+from saobp.study import records
 from saobp.study.beyond import plan
 from saobp.study.data import sources
 from saobp.study.data.encoding import collator, encode
 from saobp.study.data.task_rows import Task
 from saobp.study.evaluation import scoring
 from saobp.study.evaluation.heldout import flow
-from saobp.study.setup import records
+from saobp.study.records.schema import Failed
 from saobp.study.setup.recipes import Finetuning, Seeds
-from saobp.study.setup.schema import Failed
 from saobp.study.setup.studies import STAND_INS, load_study
 from saobp.study.training import finetuning
 from saobp.study.training.architectures import refine_with

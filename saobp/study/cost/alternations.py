@@ -9,11 +9,11 @@ from pathlib import Path
 
 import torch
 
-from saobp.fused import native
+from saobp.fused.tiled import native
 from saobp.study.beyond.plan import Entry, Question, command
 from saobp.study.cost import timing, whole_model
 from saobp.study.paper.arithmetic import VOCABULARY
-from saobp.study.setup.records import Run
+from saobp.study.records import Run
 from saobp.study.training import departures
 
 MODEL, THREADS = "mini", (2, 1)

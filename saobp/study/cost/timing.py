@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from saobp.study.setup.records import commit
+from saobp.study.records import commit
 
 THREADS, ROUNDS, WARM_UP, PROCESSES = 2, 31, 3, 3
 

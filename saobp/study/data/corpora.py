@@ -24,8 +24,8 @@ from saobp.study.data.documents import Mixture
 from saobp.study.data.sources import DataError, Source
 from saobp.study.data.splits import Absent
 from saobp.study.data.tokenizers import tokenizer_fingerprint
+from saobp.study.records.schema import Data, Split
 from saobp.study.setup import paths
-from saobp.study.setup.schema import Data, Split
 
 PARTS = ("train", "validation")
 NOBODY = {"uid": 0, "gid": 0, "mtime": 0, "uname": "", "gname": "", "deep": False}  # the same bytes, whoever writes

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from saobp.study.data.splits import Absent, DataError, Source
-from saobp.study.setup.schema import Split, Text
+from saobp.study.records.schema import Split, Text
 
 RULE = (
     "paragraphs of 8 words or more that occurred before, or that the mixture's validation splits hold, are "

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import datasets
 
-from saobp.study.setup.schema import Split
+from saobp.study.records.schema import Split
 
 
 class DataError(ValueError):

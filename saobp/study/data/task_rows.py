@@ -12,8 +12,8 @@ from sklearn.model_selection import GroupShuffleSplit
 
 from saobp.study.data.splits import DataError, Source
 from saobp.study.data.squad import located
+from saobp.study.records.schema import Split
 from saobp.study.setup.labels import counted
-from saobp.study.setup.schema import Split
 from saobp.study.setup.tasks_and_metrics import TASKS, TaskSpec
 
 UNPLACED = 0.01  # share of a split's answers that may not occur in their contexts: more are another data set's

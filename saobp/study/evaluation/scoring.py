@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from saobp.study.data import squad
 from saobp.study.data.encoding import option_texts
 from saobp.study.data.task_rows import Task
-from saobp.study.setup.schema import Failed
+from saobp.study.records.schema import Failed
 from saobp.study.setup.tasks_and_metrics import TaskSpec
 from saobp.study.statistics import item_errors
 from saobp.study.statistics.task_scores import COLLAPSED, CORRELATIONS, collapsed, headline_interval

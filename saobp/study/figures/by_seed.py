@@ -13,9 +13,9 @@ from saobp.study.beyond import accuracy_by_hops
 from saobp.study.beyond.plan import Primary
 from saobp.study.figures import style
 from saobp.study.figures.of_our_own import hops
+from saobp.study.records import select
+from saobp.study.records.schema import Record
 from saobp.study.setup import labels
-from saobp.study.setup.records import select
-from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate, estimates, mean_interval, trajectories
 from saobp.study.tables.cells import decimal

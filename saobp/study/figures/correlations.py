@@ -17,8 +17,8 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from saobp.study.figures import style
 from saobp.study.paper import comparisons
 from saobp.study.paper import numbers as printed
+from saobp.study.records.schema import Record
 from saobp.study.setup import labels
-from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, estimates, trajectories
 from saobp.study.tables import cells, scores
 

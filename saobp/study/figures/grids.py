@@ -15,9 +15,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from saobp.study.figures import style
+from saobp.study.records import select
+from saobp.study.records.schema import Record
 from saobp.study.setup import labels
-from saobp.study.setup.records import select
-from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import estimates, on_scale
 

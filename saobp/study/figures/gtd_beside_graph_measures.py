@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 
 from saobp.study.figures import style
 from saobp.study.paper import numbers as printed
+from saobp.study.records import select
+from saobp.study.records.schema import Record
 from saobp.study.setup import labels
-from saobp.study.setup.records import select
-from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GRAPHS_OF
 from saobp.study.statistics import estimates
 from saobp.study.statistics.trajectories import LEAST

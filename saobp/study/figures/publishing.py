@@ -18,8 +18,8 @@ from saobp.study import tables, verdicts
 from saobp.study.figures import drawing, style
 from saobp.study.figures.of_our_own import claims
 from saobp.study.paper import numbers
+from saobp.study.records.schema import Record
 from saobp.study.setup import paths
-from saobp.study.setup.schema import Record
 from saobp.study.statistics import estimates
 from saobp.study.tables import render
 

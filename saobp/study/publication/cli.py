@@ -79,7 +79,7 @@ def run(
     notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], study_name: str | None, own: bool
 ) -> None:
     """Execute one notebook by papermill and leave one record."""
-    from saobp.study.setup import execution
+    from saobp.study.records import execution
 
     given, keys = dict(parameter), [key for key, _ in parameter]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
@@ -192,9 +192,9 @@ def inspect(model: str, strengths: tuple[float, ...], **asked: Any) -> None:
 
     MODEL is a repository of the hub, a folder, a .gguf file, or minilm.
     """
-    from saobp.measure import inspect_by_name
+    from saobp.measure.inspection import by_name
 
-    print(inspect_by_name.run(model, strengths=list(strengths) or None, **asked))
+    print(by_name.run(model, strengths=list(strengths) or None, **asked))
 
 
 @saobp.command()

@@ -9,9 +9,9 @@ import nbformat
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from nbformat import NotebookNode
 
+from saobp.study.records import PRETRAINED
+from saobp.study.records.execution import declared_parameters
 from saobp.study.setup import labels, paths
-from saobp.study.setup.execution import declared_parameters
-from saobp.study.setup.records import PRETRAINED
 
 UNNAMED = {"study_name", "record"}  # parameters that tell no run of a study from another
 

@@ -101,7 +101,7 @@ def serve(listener: int) -> None:
             import_module(found.name)
     for name in ALSO:
         import_module(name)
-    import_module("saobp.study.setup.records").commit()  # that of the code in memory
+    import_module("saobp.study.records").commit()  # that of the code in memory
     import_module("pandas").set_option("display.max_columns", 20)  # as in a kernel too
     gc.collect(), gc.freeze()  # what is not looked at stays shared
     server = Forks("", None, bind_and_activate=False)

@@ -15,10 +15,11 @@ from markupsafe import Markup
 
 from saobp.measure.prose import prose
 from saobp.models import public
+from saobp.study import records
 from saobp.study.publication import executed_notebooks, formulas, pages
 from saobp.study.publication.executed_notebooks import Executed
 from saobp.study.publication.results import SUMMARIES
-from saobp.study.setup import labels, paths, records
+from saobp.study.setup import labels, paths
 from saobp.study.setup.sizes_and_strengths import strength_of
 from saobp.study.setup.studies import EXERCISE
 from saobp.study.texts import runs as written
@@ -82,7 +83,7 @@ def _explorer() -> Markup:
     """Return the attention explorer on MiniLM; nothing where MiniLM is not installed."""
     from transformers.utils import logging
 
-    from saobp.measure import explorer
+    from saobp.measure.inspection import explorer
 
     logging.disable_progress_bar()
     try:

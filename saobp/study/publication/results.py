@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from saobp.study import figures, tables, verdicts
-from saobp.study.setup import paths, records
+from saobp.study import figures, records, tables, verdicts
+from saobp.study.setup import paths
 from saobp.study.setup.studies import EXERCISE, SAY_MOST, load_study
 from saobp.study.texts.exam import FIRST, FRESH
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from saobp.study.records.schema import Record
 from saobp.study.setup import labels
-from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, item_errors, mean_interval, paired_difference
 from saobp.study.statistics.intervals import NORMAL
 from saobp.study.statistics.task_scores import Score, by_pretraining, headline_interval, same_items

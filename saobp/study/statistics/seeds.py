@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import stats
 from scipy.optimize import brentq
 
-from saobp.study.setup.schema import Record
+from saobp.study.records.schema import Record
 from saobp.study.statistics.intervals import Error, Estimate, mean_interval
 
 Read = Callable[[Record], float | None]  # one number of a run; None where it has none

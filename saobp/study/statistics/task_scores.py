@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from saobp.study.setup.records import select
-from saobp.study.setup.schema import Record
+from saobp.study.records import select
+from saobp.study.records.schema import Record
 from saobp.study.statistics.intervals import NORMAL
 
 CORRELATIONS = ("matthews", "pearson")

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from saobp.study.setup.records import select
-from saobp.study.setup.schema import Record
+from saobp.study.records import select
+from saobp.study.records.schema import Record
 from saobp.study.statistics import Estimate, estimates, mean_interval, task_scores
 from saobp.study.statistics.intervals import NORMAL
 

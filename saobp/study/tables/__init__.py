@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from saobp.study.paper import numbers
+from saobp.study.records.schema import Record
 from saobp.study.setup import labels, paths
-from saobp.study.setup.schema import Record
 from saobp.study.statistics import estimates, holm
 from saobp.study.tables import scores, sizes_schedules_cost
 from saobp.study.tables.cells import Cell

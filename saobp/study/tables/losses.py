@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study.setup import records
+from saobp.study import records
+from saobp.study.records.schema import Record
 from saobp.study.setup.labels import ALGORITHMS, algorithm_title, model_title
-from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, estimates, holm
 from saobp.study.statistics.intervals import LEVEL
 from saobp.study.statistics.seeds import metric, seed_gap

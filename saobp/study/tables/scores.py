@@ -12,9 +12,9 @@ import pandas as pd
 
 from saobp.study.paper import comparisons
 from saobp.study.paper.numbers import Published
+from saobp.study.records import select
+from saobp.study.records.schema import Record
 from saobp.study.setup import labels
-from saobp.study.setup.records import select
-from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
 from saobp.study.statistics import Estimate, estimates, on_scale, task_scores, trajectories
 from saobp.study.statistics.intervals import perplexity

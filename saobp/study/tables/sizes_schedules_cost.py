@@ -6,9 +6,9 @@ from math import nan
 from typing import Any
 
 from saobp.study.paper.numbers import Published
+from saobp.study.records import select
+from saobp.study.records.schema import Record
 from saobp.study.setup import labels
-from saobp.study.setup.records import select
-from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, estimates
 from saobp.study.tables.cells import Cell
 from saobp.study.tables.render import Table

@@ -7,7 +7,7 @@ import pandas as pd
 
 from saobp.measure import gtd_and_entropy
 from saobp.study.beyond import strengths
-from saobp.study.setup import tracked
+from saobp.study.records import tracked
 from saobp.study.statistics import Estimate, estimates, geometric_interval, mean_interval
 from saobp.study.statistics.seeds import by_side, seed_gap, seed_gaps
 

@@ -5,7 +5,8 @@ import json
 import pandas as pd
 
 from saobp.study.paper import comparisons, numbers
-from saobp.study.setup import paths, tracked
+from saobp.study.records import tracked
+from saobp.study.setup import paths
 from saobp.study.statistics import Estimate, median_interval
 from saobp.study.texts.attention import STUDY
 

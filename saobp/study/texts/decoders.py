@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.paper import comparisons, numbers
-from saobp.study.setup import paths, tracked
+from saobp.study.records import tracked
+from saobp.study.setup import paths
 from saobp.study.setup.studies import load_study
 from saobp.study.statistics import Estimate, mean_interval, over_samples
 from saobp.study.statistics.seeds import SIDES, metric, seed_gap

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from saobp.study.beyond import accuracy_by_hops
-from saobp.study.setup import tracked
+from saobp.study.records import tracked
 from saobp.study.statistics import Estimate, mean_interval
 
 FIRST = "stories"  # the study whose seeds were seen before the plan

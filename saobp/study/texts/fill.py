@@ -7,7 +7,8 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from saobp.study.paper import numbers
-from saobp.study.setup import labels, paths, tracked
+from saobp.study.records import tracked
+from saobp.study.setup import labels, paths
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import mean_interval

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.beyond import strengths
-from saobp.study.setup import tracked
+from saobp.study.records import tracked
 from saobp.study.statistics import Estimate, geometric_interval, mean_interval, trajectories
 from saobp.study.statistics.intervals import LEVEL
 from saobp.study.statistics.seeds import branch_gaps, metric, seed_gap, seed_gaps

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from saobp.study.beyond import plan
-from saobp.study.setup import tracked
+from saobp.study.records import tracked
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate, mean_interval

@@ -8,8 +8,9 @@ import pandas as pd
 
 from saobp.measure.prose import prose
 from saobp.study.data.splits import base_splits
-from saobp.study.setup import labels, paths, tracked, typed_by_hand
-from saobp.study.setup.schema import Record, Value
+from saobp.study.records import tracked
+from saobp.study.records.schema import Record, Value
+from saobp.study.setup import labels, paths, typed_by_hand
 from saobp.study.setup.tasks_and_metrics import HUB_ROWS
 
 PLANNED = ("hops", "retrofit", "scratch", "branched", "branched-again", "decoders", "cost")

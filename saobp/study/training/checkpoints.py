@@ -57,7 +57,7 @@ def pretrained(study_name: str, model: str, algorithm: str, seed: int) -> Path:
     """
     folder = folder_of(Path(study_name).stem, model, algorithm, seed)
     if not (folder / "model.safetensors").is_file():
-        from saobp.study.setup import execution
+        from saobp.study.records import execution
 
         print(f"{folder} is not there yet: running notebook 04-pretrain, which may take a while")
         notebook = paths.root() / "notebooks" / "04-pretrain.ipynb"

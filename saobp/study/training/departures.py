@@ -6,8 +6,8 @@ from typing import Any
 
 from saobp.study.paper import numbers
 from saobp.study.paper.arithmetic import LENGTH, VOCABULARY
+from saobp.study.records.schema import Departure, Value
 from saobp.study.setup.recipes import Finetuning, MultiHop, Pretraining
-from saobp.study.setup.schema import Departure, Value
 from saobp.study.setup.sizes_and_strengths import SIZES, Size, strength_used
 from saobp.study.setup.studies import Study
 

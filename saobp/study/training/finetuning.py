@@ -21,10 +21,10 @@ from saobp.study.data.sources import Source
 from saobp.study.data.task_rows import Task, load_task
 from saobp.study.evaluation.heldout import curve, flow, measuring
 from saobp.study.evaluation.scoring import floor, score
+from saobp.study.records import finite
+from saobp.study.records.schema import Failed
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Finetuning
-from saobp.study.setup.records import finite
-from saobp.study.setup.schema import Failed
 from saobp.study.statistics.trajectories import FOLLOWED
 from saobp.study.training import checkpoints
 from saobp.study.training.precision import choose

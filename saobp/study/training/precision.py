@@ -12,7 +12,8 @@ from accelerate import PartialState
 from filelock import FileLock
 from torch import Tensor, nn
 
-from saobp.study.setup import paths, records
+from saobp.study import records
+from saobp.study.setup import paths
 from saobp.study.training import regularizers
 
 STEPS = 3  # timed in each precision, in turns, after one that is not

@@ -26,9 +26,9 @@ from saobp.study.data.task_rows import load_reported
 from saobp.study.data.tokenizers import make_tokenizer
 from saobp.study.evaluation import heldout, zeroshot
 from saobp.study.evaluation.heldout import HeldOut
+from saobp.study.records.schema import Split
 from saobp.study.setup import labels, recipes
 from saobp.study.setup.recipes import Algorithm, DecoderAlgorithm, Pretraining
-from saobp.study.setup.schema import Split
 from saobp.study.setup.sizes_and_strengths import SIZES, body_parameters, strength_of
 from saobp.study.setup.studies import Study, load_study
 from saobp.study.training import architectures, checkpoints, regularizers, trainer

@@ -17,9 +17,10 @@ from tqdm import tqdm
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
 from transformers.utils import logging
 
+from saobp.study import records
 from saobp.study.data.masking import SeededMasking
 from saobp.study.evaluation import heldout
-from saobp.study.setup import paths, records
+from saobp.study.setup import paths
 from saobp.study.setup.recipes import Finetuning, Pretraining
 from saobp.study.training import checkpoints, precision, watch
 

@@ -14,9 +14,9 @@ from torch import nn
 from tqdm import tqdm
 from transformers import TrainerCallback
 
+from saobp.study import records
 from saobp.study.evaluation.heldout import measuring
-from saobp.study.setup import records
-from saobp.study.setup.schema import Failed
+from saobp.study.records.schema import Failed
 from saobp.study.training import checkpoints
 from saobp.study.training.precision import Precision
 

@@ -8,9 +8,9 @@ from math import nan
 import numpy as np
 from scipy import stats
 
+from saobp.study.records import select
+from saobp.study.records.schema import Record
 from saobp.study.setup import labels
-from saobp.study.setup.records import select
-from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate, estimates, mean_interval
 from saobp.study.statistics.estimates import mean_of

@@ -13,9 +13,9 @@ from pydantic import BaseModel, Field, ValidationError
 from scipy import stats
 
 from saobp.study.beyond import plan
+from saobp.study.records.schema import Record
 from saobp.study.setup import labels, paths, typed_by_hand
 from saobp.study.setup.recipes import STRICT
-from saobp.study.setup.schema import Record
 from saobp.study.statistics import Error, Estimate, level_at
 from saobp.study.statistics.intervals import NORMAL
 

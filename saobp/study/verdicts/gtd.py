@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from saobp.study.records import PRETRAINED, select
+from saobp.study.records.schema import Record
 from saobp.study.setup import labels
-from saobp.study.setup.records import PRETRAINED, select
-from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GRAPHS_OF
 from saobp.study.statistics import Error, Estimate, estimates, task_scores, trajectories
 from saobp.study.statistics.trajectories import NEARLY_ONE, across_runs

@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
+from saobp.study.records.schema import Record
 from saobp.study.setup import labels
-from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
 from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance, task_scores
 from saobp.study.statistics.seeds import SIDES

@@ -10,11 +10,11 @@ import pandas as pd
 
 from saobp.study.paper import numbers
 from saobp.study.paper.numbers import Published
+from saobp.study.records import select
+from saobp.study.records.schema import Record
+from saobp.study.records.tracked import repeats
+from saobp.study.records.tracked import study as load
 from saobp.study.setup import labels, paths
-from saobp.study.setup.records import select
-from saobp.study.setup.schema import Record
-from saobp.study.setup.tracked import repeats
-from saobp.study.setup.tracked import study as load
 from saobp.study.statistics import borrow, mean_interval
 from saobp.study.statistics.seeds import seed_gaps
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured

@@ -11,8 +11,8 @@ import pandas as pd
 from saobp.study.beyond import plan
 from saobp.study.beyond import strengths as swept
 from saobp.study.paper.arithmetic import VOCABULARY
+from saobp.study.records import select
 from saobp.study.setup import labels
-from saobp.study.setup.records import select
 from saobp.study.setup.sizes_and_strengths import SIZES, body_parameters
 from saobp.study.statistics import Error, Estimate, borrow, mean_interval, median_interval, seed_variance
 from saobp.study.statistics.seeds import SIDES, metric, seed_gaps

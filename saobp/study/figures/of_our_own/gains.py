@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from saobp.study.figures import style
 from saobp.study.paper import comparisons
 from saobp.study.paper import numbers as printed
+from saobp.study.records.schema import Record
 from saobp.study.setup import labels
-from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
 from saobp.study.statistics import estimates, task_scores
 from saobp.study.statistics.intervals import NORMAL

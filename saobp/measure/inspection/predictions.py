@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from tqdm.auto import tqdm
 
-from saobp.measure.maps import Sample, encoded, is_causal, plain_copy
+from saobp.measure.inspection.maps import Sample, encoded, is_causal, plain_copy
 from saobp.measure.streams import StreamedBootstrap
 from saobp.models.apply import apply
 

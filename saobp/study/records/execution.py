@@ -15,7 +15,8 @@ from nbclient.exceptions import DeadKernelError
 from nbconvert.filters import strip_ansi
 from papermill.exceptions import PapermillExecutionError
 
-from saobp.study.setup import paths, recipes, records, studies, typed_by_hand
+from saobp.study import records
+from saobp.study.setup import paths, recipes, studies, typed_by_hand
 
 KERNEL = "python3"
 

@@ -31,7 +31,8 @@ def run(
 
     Whatever can be refused is refused before anything is computed. Raises ValueError or PermissionError in one line.
     """
-    from saobp.measure import explorer, inspect, predictions
+    from saobp.measure import inspect
+    from saobp.measure.inspection import explorer, predictions
 
     inspect.check(factor, strengths, samples, tokens)
     items, source = _source(text, images, samples)

@@ -1,16 +1,16 @@
 """Both passes in the common case: one strength, no order; by torch also no padding, no dropout, whole matrices.
 
-The numbers are those of `saobp.fused.sweeps`. In a model of short sequences the interpreter takes as long as the
-numbers do, so this is one call of `saobp.fused.native`, or written out for torch where there is no compiler.
+The numbers are those of `saobp.fused.tiled.sweeps`. In a model of short sequences the interpreter takes as long as the
+numbers do, so this is one call of `saobp.fused.tiled.native`, or written out for torch where there is no compiler.
 """
 
 import torch
 from torch import Tensor
 
-from saobp.fused import native
-from saobp.fused.heads import Call
-from saobp.fused.products import RANGE, log_sum, softmax_gradient
-from saobp.fused.tiles import buffer, is_single, like, parts, scratch_for, sums_like
+from saobp.fused.tiled import native
+from saobp.fused.tiled.heads import Call
+from saobp.fused.tiled.products import RANGE, log_sum, softmax_gradient
+from saobp.fused.tiled.tiles import buffer, is_single, like, parts, scratch_for, sums_like
 
 
 def is_plain(call: Call, query: Tensor) -> bool:

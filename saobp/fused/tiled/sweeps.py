@@ -13,8 +13,8 @@ column sums, the gradient of g, need no sweep of their own: they come with dv, f
 import torch
 from torch import Tensor
 
-from saobp.fused.heads import BLOCKED, Gradients, Heads, Means
-from saobp.fused.products import RANGE, Wide, average, log_sum, paired, softmax_gradient
+from saobp.fused.tiled.heads import BLOCKED, Gradients, Heads, Means
+from saobp.fused.tiled.products import RANGE, Wide, average, log_sum, paired, softmax_gradient
 
 
 def values_for(heads: Heads, weight: Tensor | None) -> Wide:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study.setup import paths, records
+from saobp.study import records
+from saobp.study.setup import paths
 
 
 @cache

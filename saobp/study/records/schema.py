@@ -8,7 +8,7 @@ from typing import Any, Literal, NotRequired
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from saobp.study.setup.metrics import METRICS, STRICT, Device, Failure
+from saobp.study.records.metrics import METRICS, STRICT, Device, Failure
 from saobp.study.setup.typed_by_hand import first_flaw
 
 SCHEMA = 3

@@ -1,7 +1,7 @@
 """Tiles of refined attention: a few heads and queries at a time, small enough to stay in the cache.
 
-`saobp.fused.sweeps` walks over these tiles forwards and, recomputing them, backwards. Between the two only vectors
-of length L per head are kept: what all queries together say about each key, and the rows' normalisers.
+`saobp.fused.tiled.sweeps` walks over these tiles forwards and, recomputing them, backwards. Between the two only
+vectors of length L per head are kept: what all queries together say about each key, and the rows' normalisers.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from saobp.fused.dropout import Dropout
-from saobp.fused.products import Wide
-from saobp.fused.tiles import buffer, is_single, queries_per_tile, scratch_for
+from saobp.fused.tiled.products import Wide
+from saobp.fused.tiled.tiles import buffer, is_single, queries_per_tile, scratch_for
 
 BLOCKED = -1e30
 """Score of a pair that may not look at each other; finite, so that a row without any pair stays defined."""

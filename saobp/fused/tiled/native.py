@@ -1,7 +1,7 @@
 """Refined attention in C (the folder `compiled`), made once for each processor that has a C compiler.
 
 One call instead of torch's two products and seven passes for every tile. Without a compiler, or with the environment
-variable SAOBP_NATIVE=0, `saobp.fused.plain` gives the same numbers by torch, up to rounding.
+variable SAOBP_NATIVE=0, `saobp.fused.tiled.plain` gives the same numbers by torch, up to rounding.
 """
 
 import atexit
@@ -20,9 +20,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from saobp.fused.heads import Call
-from saobp.fused.products import RANGE
-from saobp.fused.tiles import sums_like
+from saobp.fused.tiled.heads import Call
+from saobp.fused.tiled.products import RANGE
+from saobp.fused.tiled.tiles import sums_like
 
 SOURCES = sorted(Path(__file__).with_name("compiled").iterdir())
 FLAGS = ("-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math")

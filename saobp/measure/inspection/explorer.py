@@ -25,7 +25,7 @@ from saobp.equations.controls import UNSEEN
 from saobp.equations.factors import WITHOUT_MESSAGES
 from saobp.measure import gtd_and_entropy
 from saobp.measure.inspect import FACTORS, MEASURES, Inspection
-from saobp.measure.maps import encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
+from saobp.measure.inspection.maps import encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
 
 FLOOR = math.log(UNSEEN)
 """Logarithm of the smallest probability that travels; what is below it travels as none."""
@@ -43,7 +43,7 @@ DRAWN = {
 }
 """What the page computes of a map."""
 
-ASSETS = files("saobp.measure") / "assets"
+ASSETS = files("saobp.measure.inspection") / "assets"
 UNITS = {"entropy": "nats", "indirect_entropy": "nats", "column_mass_maximum": "queries"}
 SHOWN = tuple(name for name in MEASURES if name != "moved")
 """Measures in the table; the total variation from plain attention is 0 before the step."""
