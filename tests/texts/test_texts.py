@@ -15,23 +15,24 @@ from scipy import stats
 
 from saobp.equations import factors
 from saobp.study import verdicts
+from saobp.study.figures import style
 from saobp.study.records import tracked
 from saobp.study.setup import paths
 from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.tables import captions, cells
 from saobp.study.texts import attention, exam, fill, planned, public_encoder, tables
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
-TEMPLATES = sorted(fill.folder().rglob("*.md.j2"))
 PAGES = ["README.md", "RESULTS.md", "CLAIMS.md", "SCALE.md", "data/README.md", "notebooks/README.md"]
 CODE = (r"```.*?```", r"`[^`\n]*`", r"\]\([^)]*\)", r"https?://\S+")  # fenced, inline, where links lead
 NAMES = (  # digits that are no result: each is part of somebody's name for something, or a convention
-    r"\[\d\d-[a-z-]+\]", r"\bNotebook \d\d\b",  # our notebooks
+    r"\[\d\d-[a-z-]+\]", r"\b[Nn]otebook \d\d\b", r"\btask sst2\b",  # our notebooks
     r"\b(?:Eq\.|Tables?|Figures?|Section|Appendix|Algorithm) \d+\b(?: (?:and|to) \d+\b)?",  # the paper's items
     r"\bEMNLP \d{4}\b", r"\((?:18|19|20)\d\d\)", r"\bCC BY \d\.\d\b", r"\bApache \d\.\d\b",  # years and licences
     r"\bGPT-2\b", r"\bSST-2\b", r"\bWikiText-103\b", r"\b100 English novels\b", r"\bMiniLM-L6-v2\b", r"\bSHA-256\b",
     r"\bSmolLM2(?:-135M)?(?:-Instruct)?\b", r"\b4-bit weights\b",  # a model's name and form
-    r"\b95 %", r"^\d\. ", r"\b1/L\b", r"λ = 0\b", r"Above ×1\b",  # the level of every interval, a list, definitions
+    r"\b95 %", r"^\d\. ", r"\b1/L\b", r"λ = 0\b", r"\b[Aa]bove (?:×1|0)\b",  # an interval's level, a list, definitions
     r"BERT-Mini \(4 × 128\)",  # a row of a table, by its name
 )  # fmt: skip
 
@@ -71,9 +72,21 @@ def pages():
     return {path.relative_to(paths.root()).as_posix(): text for path, text in fill.pages().items()}
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
-def test_every_number_of_a_text_comes_from_a_placeholder(template):
-    assert literal_digits(template.read_text(encoding="utf-8")) == []
+def leaves(said, name):
+    """Every text of a `captions.yaml`, by the keys above it: ("figure 4 caption", text)."""
+    for key, text in said.items() if isinstance(said, dict) else enumerate(said):
+        yield from [(f"{name} {key}", text)] if isinstance(text, str) else leaves(text, f"{name} {key}")
+
+
+TEMPLATES = dict(
+    [(path.name, path.read_text(encoding="utf-8")) for path in sorted(fill.folder().rglob("*.md.j2"))]
+    + [*leaves(captions.of(), "table"), *leaves(captions.of(style.CAPTIONS), "figure")]
+)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_number_of_a_text_or_caption_comes_from_a_placeholder(template):
+    assert literal_digits(TEMPLATES[template]) == []
 
 
 @pytest.mark.parametrize(
@@ -168,10 +181,10 @@ def test_two_one_sided_tests_are_another_rule_and_the_planned_one_names_the_seed
 
 
 def test_numbers_are_written_with_their_interval_and_no_minus_before_a_zero():
-    assert fill.effect(Estimate(3.29, 1.06, 5.51, 21), 1, "points") == "+3.3 points [1.1, 5.5]"
-    assert fill.effect(Estimate(-0.01, float("nan"), float("nan"), 1), 2) == "−0.01"
-    assert (fill.signed(-0.0004, 2), fill.fixed(12345.6), fill.percent(0.449)) == ("0.00", "12,346", "45 %")
-    assert (fill.span([6.87, 11.7]), fill.span([1.0, 1.0])) == ("6.9 to 11.7", "1.0")
+    assert cells.effect(Estimate(3.29, 1.06, 5.51, 21), 1, "points") == "+3.3 points [1.1, 5.5]"
+    assert cells.effect(Estimate(-0.01, float("nan"), float("nan"), 1), 2) == "−0.01"
+    assert (captions.signed(-0.0004, 2), captions.fixed(12345.6), captions.percent(0.449)) == ("0.00", "12,346", "45 %")
+    assert (cells.span([6.87, 11.7]), cells.span([1.0, 1.0])) == ("6.9 to 11.7", "1.0")
 
 
 def test_the_factor_in_contributing_is_short_and_works_as_printed():

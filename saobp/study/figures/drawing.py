@@ -13,7 +13,7 @@ from saobp.study.records.schema import Record
 from saobp.study.setup import labels
 from saobp.study.setup.tasks_and_metrics import GRAPHS_OF
 from saobp.study.statistics import estimates, trajectories
-from saobp.study.tables import render
+from saobp.study.tables import captions, render
 
 Number = int | str
 Plot = Callable[[pd.DataFrame, float], Figure]  # of a width in inches
@@ -95,7 +95,7 @@ def stem(number: Number) -> str:
 
 def words(number: Number) -> dict[str, str]:
     """What is said of a figure: "caption", with a place for each number, "title", and what it "needs"."""
-    said = render.captions(style.CAPTIONS)
+    said = captions.of(style.CAPTIONS)
     return {"title": f"Figure {number}"} | said[int(number[0]) if number in PAPER_FORMS else number]
 
 
@@ -123,10 +123,10 @@ def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
         estimates.study_of(chosen)
     frame = drawing.data(chosen) if chosen or not drawing.stages else pd.DataFrame()
     if frame.empty:
-        raise FigureError("{title}: no run yet, it needs {needs}".format(**words(number)))
+        raise FigureError(f"{words(number)['title']}: no run yet, it needs {words(number)['needs']}")
     return frame
 
 
 def caption(number: Number, frame: pd.DataFrame) -> str:
-    """What is drawn, and what its data show in numbers: the two sentences of `captions.yaml`, filled in."""
-    return render.minus(words(number)["caption"].format(**found(number).numbers(frame)))
+    """What is drawn, and what its data show in numbers: the template of `captions.yaml`, filled in."""
+    return render.minus(captions.filled(words(number)["caption"], **found(number).numbers(frame)))

@@ -77,12 +77,13 @@ def _span(r: pd.Series) -> str:
     return cells.span(r.dropna(), 2) if r.notna().any() else "undefined"
 
 
-def _beside_paper(r: pd.DataFrame, measure: str) -> tuple[str, bool]:
-    """The heading that says where r over runs lies beside the paper's r, and whether it is as far from 0 as that."""
+def _beside_paper(r: pd.DataFrame, measure: str, n: int = 0) -> tuple[str, bool]:
+    """The heading that says where r over runs (of n points) lies beside the paper's, and whether as far from 0."""
     theirs, own = printed.load().claim(PRINTED[measure]), r[r["measure"] == measure]["r"]
     where = "below" if own.max() < theirs else "above" if own.min() > theirs else "around"
-    where = where if own.notna().any() else "undefined"
-    said = style.heading(2, where, title=GRAPH_MEASURES[measure], span=_span(own), paper=theirs)
+    where = where if own.notna().any() else ""
+    numbers = {"title": GRAPH_MEASURES[measure], "span": _span(own), "paper": theirs, "n": n}
+    said = style.heading(2, "measure", where=where, **numbers)
     return said, where in ("around", "above" if theirs > 0 else "below")
 
 
@@ -94,13 +95,12 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     r, draws, reached, groups = correlations(frame), [], [], {}
     for measure, title in GRAPH_MEASURES.items():
         own = frame[frame["measure"] == measure].dropna(subset=["gtd", "value"])
-        said, reaches = _beside_paper(r, measure)
-        head = style.heading(2, "cloud", said, n=len(own))
+        head, reaches = _beside_paper(r, measure, len(own))
         draws.append((head, partial(_cloud, points=own, algorithm=algorithms[0], title=title)))
         reached += [title] * reaches
         groups[title] = (r[r["measure"] == measure], PRINTED[measure])
     seeds = labels.counted(r["seed"].nunique(), "seed")
-    reach = style.heading(2, len(reached), labels.joined(reached), seeds=seeds)
+    reach = style.heading(2, "reach", reached=reached, measures=[*groups], seeds=seeds)
     return style.headed(width, 2.1, [*draws, (reach, partial(_strip, groups=groups))], columns=2)
 
 
@@ -117,7 +117,7 @@ def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figur
     for algorithm in algorithms if width >= style.NARROW else ():
         own = frame[frame["gtd"].notna() & (frame["algorithm"] == algorithm)]
         span = _span(r[(r["measure"] == "clustering") & (r["algorithm"] == algorithm)]["r"])
-        said = style.heading(2, "algorithm", labels.algorithm_title(algorithm), span=span, n=own["n"].sum())
+        said = style.heading(2, "algorithm", title=labels.algorithm_title(algorithm), span=span, n=own["n"].sum())
         draws.append((said, partial(_cloud, points=own, algorithm=algorithm, **look)))
     return style.headed(width, 1.9, draws, columns=3)
 

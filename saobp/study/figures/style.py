@@ -17,8 +17,9 @@ from matplotlib.figure import Figure
 from scipy.optimize import isotonic_regression
 
 from saobp.study.statistics import Estimate
+from saobp.study.tables import captions
 from saobp.study.tables.cells import effect
-from saobp.study.tables.render import captions, minus
+from saobp.study.tables.render import minus
 
 SHEET, CAPTIONS = (Path(__file__).with_name(name) for name in ("paper.mplstyle", "captions.yaml"))
 COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL page
@@ -88,9 +89,9 @@ def headed(
     return figure
 
 
-def heading(figure: int | str, which: int | str, *given: Any, **numbers: Any) -> str:
+def heading(figure: int | str, which: int | str, **numbers: Any) -> str:
     """A heading of a figure's panel, by its place or name in `captions.yaml`, with its numbers."""
-    return captions(CAPTIONS)[figure]["heads"][which].format(*given, **numbers)
+    return captions.filled(captions.of(CAPTIONS)[figure]["heads"][which], **numbers)
 
 
 def head(ax: Axes, letter: str, text: str) -> Axes:

@@ -3,19 +3,16 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from math import nan
-from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pandas as pd
-import yaml
 
 from saobp.study.setup.labels import counted
 from saobp.study.statistics import Estimate
+from saobp.study.tables import captions
 from saobp.study.tables.cells import EMPTY, Cell, Cells
 
-CAPTIONS = Path(__file__).with_name("captions.yaml")
 FIT = (
     r"\footnotesize\setlength{\tabcolsep}{3pt}"
     r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
@@ -30,12 +27,6 @@ ESCAPES = str.maketrans({
     "‖": r"$\parallel$", "°": r"$^\circ$", "·": r"$\cdot$",
 })  # fmt: skip
 NOTHING = Estimate(nan, nan, nan, None)
-
-
-@cache
-def captions(file: Path = CAPTIONS) -> dict[int | str, Any]:
-    """The captions of all tables (or figures), with a place for each number; under "marks" what each symbol means."""
-    return yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
 def refuse_unknown(formats: Iterable[str], known: Collection[str]) -> None:
@@ -59,7 +50,7 @@ class Table:
     @property
     def caption(self) -> str:
         """What the table holds and how it is read, in two sentences of `captions.yaml`."""
-        return captions()[self.number].format(**self.given or {})
+        return captions.filled(captions.of()[self.number], **self.given or {})
 
     @property
     def of_models(self) -> Cells:
@@ -104,7 +95,7 @@ class Table:
     def notes(self) -> list[str]:
         """What the symbols in use mean, which runs failed, what is quoted, how many rows have no run, and the study."""
         used = {*"".join(self.frame().iloc[:, 2:].stack())}
-        said = [f"{sign}: {meaning}" for sign, meaning in captions()["marks"].items() if sign in used]
+        said = [f"{sign}: {meaning}" for sign, meaning in captions.of()["marks"].items() if sign in used]
         said += [
             f"{' '.join(labels)}, {self.columns[key]}: {cell.reason}"
             for (labels, key), cell in self.of_models.items()

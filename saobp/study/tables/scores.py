@@ -19,8 +19,9 @@ from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
 from saobp.study.statistics import Estimate, estimates, on_scale, task_scores, trajectories
 from saobp.study.statistics.intervals import perplexity
 from saobp.study.statistics.seeds import seed_gap
+from saobp.study.tables import captions
 from saobp.study.tables.cells import Cell
-from saobp.study.tables.render import Table, captions
+from saobp.study.tables.render import Table
 
 AVERAGE, PERPLEXITY = "glue", "perplexity"  # columns that are no task
 COLUMNS = {  # table -> the paper's column -> a task, `AVERAGE`, `PERPLEXITY` or a measure of attention
@@ -80,10 +81,10 @@ def of_one_text(records: Sequence[Record]) -> list[Record]:
 
 def given(records: Sequence[Record]) -> dict[str, str]:
     """What captions say of the runs that `of_one_text` returns: what perplexity is of, and the graphs of attention."""
-    words, found = captions(), [run["metrics"] for run in records]
+    words, found = captions.of(), [run["metrics"] for run in records]
     most = max((text for run in found if (text := run.get("wikitext"))), key=lambda text: text["tokens"], default={})
-    graphs = {words["graph"].format(**run) for run in found if run.get("graph_nodes")}
-    text = words["perplexity"]["wikitext" if most else "held_out"].format(**most)
+    graphs = {captions.filled(words["graph"], **run) for run in found if run.get("graph_nodes")}
+    text = captions.filled(words["perplexity"]["wikitext" if most else "held_out"], **most)
     return {"text": text, "graph": " or".join(sorted(graphs))}
 
 
@@ -237,4 +238,5 @@ def _why(known: pd.DataFrame, measure: str, way: str) -> str:
     if known.empty:
         what = "GTD" if measure == "gtd" else "cross-layer GTD"
         return f"no {what} with a score" + " at checkpoints" * (way == "checkpoints")
-    return "undefined, " + captions()["lacking"][trajectories.lacking(known, measure)].format(least=trajectories.LEAST)
+    lacking = captions.of()["lacking"][trajectories.lacking(known, measure)]
+    return "undefined, " + captions.filled(lacking, least=trajectories.LEAST)

@@ -3,22 +3,16 @@
 from functools import partial
 from pathlib import Path
 
-import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import FileSystemLoader
 
 from saobp.study.paper import numbers
 from saobp.study.records import tracked
-from saobp.study.setup import labels, paths
+from saobp.study.setup import paths
 from saobp.study.setup.sizes_and_strengths import SIZES
-from saobp.study.setup.tasks_and_metrics import TASKS
-from saobp.study.statistics import mean_interval
-from saobp.study.statistics.intervals import perplexity
-from saobp.study.tables.cells import decimal, effect, interval, measured, span
+from saobp.study.tables import captions
 from saobp.study.texts import attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables
 
 SUFFIX = ".j2"
-fixed = partial(decimal, form=",")  # 12,345.6
-signed = partial(decimal, form="+")  # +3.3
 NUMBERS = {module.__name__.rpartition(".")[2]: module for module in (
     attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables)}  # fmt: skip
 
@@ -36,12 +30,7 @@ def pages() -> dict[Path, str]:
 
 def page(name: str) -> str:
     """Return the text of one page, "RESULTS.md" say."""
-    options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
-    environment = Environment(loader=FileSystemLoader(folder()), undefined=StrictUndefined, **options)
-    written = (percent, effect, interval, measured, span, labels.joined, labels.counted, mean_interval, perplexity)
-    environment.filters |= {each.__name__: each for each in written}
-    titles = {"task": lambda task: TASKS[task].title, "algorithm": labels.algorithm_title}
-    environment.filters |= titles | {"fixed": fixed, "signed": signed, "frame": pd.DataFrame}
+    environment = captions.environment(FileSystemLoader(folder()))
     environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES, "tracked": tracked}
     environment.globals |= {
         "holds": partial(_holds, name),
@@ -61,8 +50,3 @@ def _holds(name: str, condition: bool, words: str) -> None:
 def write() -> list[Path]:
     """Write every page and return their paths."""
     return [paths.write_text(path, text) for path, text in pages().items()]
-
-
-def percent(share: float, digits: int = 0) -> str:
-    """A share from 0 to 1 in percent: "45 %"."""
-    return f"{fixed(100 * share, digits)} %"

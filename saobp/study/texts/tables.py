@@ -84,4 +84,4 @@ def claims(*starts: str) -> list[str]:
 def sensitivity() -> dict[str, str]:
     """Return what depends on a second run, an algorithm, a size or a machine: a table by the words above it."""
     found = verdicts.sensitivity(verdicts.decided())
-    return {render.captions()["claims"][name]: render.markdown(table) for name, table in found.items()}
+    return {verdicts.caption(name): render.markdown(table) for name, table in found.items()}

@@ -3,7 +3,7 @@
 from saobp.study.verdicts.claims_and_measurements import claims
 from saobp.study.verdicts.outcomes import OUTCOMES, Verdict, decided, of_claim, verdicts
 from saobp.study.verdicts.studies import Studies, tracked
-from saobp.study.verdicts.table import count, one_claim, sensitivity, shown, to_markdown, write
+from saobp.study.verdicts.table import caption, count, one_claim, sensitivity, shown, to_markdown, write
 
-__all__ = ["OUTCOMES", "Studies", "Verdict", "claims", "count", "decided", "of_claim", "one_claim", "sensitivity",
-           "shown", "to_markdown", "tracked", "verdicts", "write"]  # fmt: skip
+__all__ = ["OUTCOMES", "Studies", "Verdict", "caption", "claims", "count", "decided", "of_claim", "one_claim",
+           "sensitivity", "shown", "to_markdown", "tracked", "verdicts", "write"]  # fmt: skip

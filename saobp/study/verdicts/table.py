@@ -9,7 +9,7 @@ from jinja2 import Template
 
 from saobp.study.setup import paths
 from saobp.study.statistics.intervals import LEVEL
-from saobp.study.tables import FORMATS, render
+from saobp.study.tables import FORMATS, captions, render
 from saobp.study.tables.cells import decimal, digits
 from saobp.study.verdicts import outcomes
 from saobp.study.verdicts.claims_and_measurements import Claim, Measurement
@@ -115,12 +115,16 @@ def _number(value: float, claim: Claim, *ends: float) -> str:
     return "×" + decimal(value, places) if claim.unit == "ratio" else decimal(value, places, "+")
 
 
+def caption(of: str) -> str:
+    """Return what stands above the claims ("all"), or above a table of `sensitivity`."""
+    return captions.filled(captions.of()["claims"][of], level=LEVEL)
+
+
 def to_markdown(verdicts: Sequence[Verdict]) -> str:
     """Return a pipe table under its caption, and those of `sensitivity` that have a row."""
-    words = render.captions()["claims"]
-    said = f"**Claims.** {words['all']}\n\n{render.markdown(shown(verdicts))}\n"
+    said = f"**Claims.** {caption('all')}\n\n{render.markdown(shown(verdicts))}\n"
     for name, found in sensitivity(verdicts).items():
-        said += f"\n**Sensitivity.** {words[name]}\n\n{render.markdown(found)}\n" if len(found) else ""
+        said += f"\n**Sensitivity.** {caption(name)}\n\n{render.markdown(found)}\n" if len(found) else ""
     return said
 
 
@@ -153,7 +157,7 @@ def sensitivity(verdicts: Sequence[Verdict]) -> dict[str, pd.DataFrame]:
 def to_latex(verdicts: Sequence[Verdict]) -> str:
     """Return booktabs floats over both columns, of the claims alone."""
     spec = "".join(rf">{{\raggedright\arraybackslash}}p{{{share}\linewidth}}" for share in SHARES)
-    return render.latex(shown(verdicts), render.captions()["claims"]["all"], "tab:saobp-claims", spec=spec, rows=PAGE)
+    return render.latex(shown(verdicts), caption("all"), "tab:saobp-claims", spec=spec, rows=PAGE)
 
 
 def write(verdicts: Sequence[Verdict], folder: Path, formats: Sequence[str] = tuple(FORMATS)) -> list[Path]:

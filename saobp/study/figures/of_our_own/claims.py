@@ -64,7 +64,7 @@ def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
         look = {"ha": align, "va": "center", "fontsize": 5.5}
         ax.text(*where, parts["title"].iloc[0], transform=ax.get_yaxis_transform(), **look)
     _legend(figure, side)
-    said = style.heading("claims", 0, outcomes.sum(), *outcomes.reindex(OUTCOMES, fill_value=0))
+    said = style.heading("claims", 0, outcomes=outcomes.reindex(OUTCOMES, fill_value=0).tolist())
     style.head(ax, "", said + " (left out)" * (not side))
     return figure
 

@@ -56,13 +56,12 @@ def measured(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: High over fused Original at the greatest length, of peaks at any; the words on its peak."""
+    """For the caption: High over fused Original at the greatest length, of peaks at any."""
     wide = frame.pivot(index="length", columns="way", values=["mib", "ratio_to_sdpa"])
     wide = wide.reindex(columns=pd.MultiIndex.from_product([["mib", "ratio_to_sdpa"], CURVES]))
     peaks, length = wide["mib", "high"] / wide["mib", "sdpa"], wide.index[-1]
-    ends = {"mib": peaks[length], "least": peaks.min(), "most": peaks.max()}
+    ends = {"mib": None if isnan(peaks[length]) else peaks[length], "least": peaks.min(), "most": peaks.max()}
     about = frame.reindex(columns=["rounds", "device"]).iloc[0].to_dict()
-    about["memory"] = style.heading("length", "unknown" if isnan(peaks[length]) else "measured", **ends)
     return ends | about | {"ms": wide.loc[length, ("ratio_to_sdpa", "high")], "length": int(length)}
 
 

@@ -59,8 +59,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     draws = []
     for model, own in frame.groupby("model", sort=False):
         said = {"model": labels.model_title(model), **numbers(own)}
-        many = "one" if said["ours_above"] == 1 else "several"
-        draws.append((style.heading("gains", many, **said), partial(gain_axes, frame=own)))
+        draws.append((style.heading("gains", 0, **said), partial(gain_axes, frame=own)))
     return style.headed(width, 0.8 + 0.21 * frame["task"].nunique(), draws)
 
 
