@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import sys
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
@@ -170,7 +169,7 @@ rule finetune:
         record="records/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.json",
     threads: THREADS
     params:
-        plan=lambda run: repr(replace(study.finetune, groups={run.group: study.finetune.groups[run.group]}, seeds=[int(run.head)])),
+        plan=lambda run: repr(study.finetune.changed(groups={run.group: study.finetune.groups[run.group]}, seeds=[int(run.head)])),
     log:
         "logs/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.log",
     shell:
@@ -188,7 +187,7 @@ rule attention:
         record="records/06-attention-{model}-{algorithm}-{seed}-{task}.json",
     threads: THREADS
     params:
-        plan=lambda run: f"{replace(study.attention, tasks=[], tasks_of={}, algorithms=None)} {rows(run.task)}",
+        plan=lambda run: f"{study.attention.changed(tasks=[], tasks_of={}, algorithms=None)} {rows(run.task)}",
     log:
         "logs/06-attention-{model}-{algorithm}-{seed}-{task}.log",
     shell:
@@ -206,7 +205,7 @@ rule decoder:
     threads: THREADS
     params:
         plan=lambda run: f"{TEXT} {study.strengths.get(run.model)} {study.decoder_recipe(run.model)} "
-        + repr(replace(study.decoder, models=[run.model], algorithms=[run.algorithm], algorithms_of={}, seeds=[int(run.seed)])),
+        + repr(study.decoder.changed(models=[run.model], algorithms=[run.algorithm], algorithms_of={}, seeds=[int(run.seed)])),
     log:
         "logs/07-decoder-{model}-{algorithm}-{seed}.log",
     shell:
@@ -221,7 +220,7 @@ rule cost:
         notebook="notebooks/08-cost-{model}.ipynb",
         record="records/08-cost-{model}.json",
     params:
-        plan=lambda run: repr(replace(study.cost, models=[run.model])),
+        plan=lambda run: repr(study.cost.changed(models=[run.model])),
     log:
         "logs/08-cost-{model}.log",
     threads: workflow.cores  # nothing beside it while it takes times

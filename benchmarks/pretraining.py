@@ -6,7 +6,6 @@ the same sequences of the story world and have BERT's 30,522 words in their voca
 """
 
 import argparse
-import dataclasses
 import json
 import statistics
 import tempfile
@@ -83,7 +82,7 @@ def seconds_a_batch(made: Trainer, batches: int = 20) -> float:
 
 def measure() -> dict:
     """Time all ways in turns; a ratio is the median of the turns' ratios."""
-    study = dataclasses.replace(load_study("smoke"), pretrain=RECIPE)
+    study = load_study("smoke").changed(pretrain=RECIPE)
     tokenizer, text, _ = pretraining.texts(study, "mini", sources.resolve("synthetic"))
     spent = {way: [] for way in WAYS}
     for turn in range(TURNS):

@@ -1,6 +1,5 @@
 """The open questions: rounds of messages, what is moved, other strengths, and the multi-hop study's bookkeeping."""
 
-import dataclasses
 import math
 from itertools import product
 
@@ -21,7 +20,7 @@ from saobp.study.training import architectures
 
 STORIES = MultiHop(
     layers=[1], algorithms=["original", "high"], seeds=[0, 1], hops=2, entities=8, items=6, hidden=16, heads=2,
-    pretrain=dataclasses.replace(RECIPE, length=12, steps=4, warmup=1, evaluations=2),
+    pretrain=RECIPE.changed(length=12, steps=4, warmup=1, evaluations=2),
 )  # fmt: skip
 
 
@@ -66,8 +65,8 @@ def test_heads_and_tokens_say_where_the_mass_went():
 
 
 def test_a_multi_hop_run_answers_every_question_with_the_plans_steps_and_is_not_run_again(tmp_path):
-    recipe = dataclasses.replace(STORIES.pretrain, scheduler="warmup_stable_decay", steps=5)
-    plan = dataclasses.replace(STORIES, pretrain=recipe)
+    recipe = STORIES.pretrain.changed(scheduler="warmup_stable_decay", steps=5)
+    plan = STORIES.changed(pretrain=recipe)
     runs = multihop.study(plan, tmp_path)
     assert [(run["seed"], run["algorithm"]) for run in runs] == [*product((0, 1), ("original", "high"))]
     assert all(len(answers) == 6 * 3 for run in runs for answers in run["outcomes"].values())
@@ -76,9 +75,9 @@ def test_a_multi_hop_run_answers_every_question_with_the_plans_steps_and_is_not_
     scores = hops.scores(runs)
     assert set(scores["hops"]) == {1, 2} and (scores["asked"] == 18).all()
     assert (hops.curves(runs)["step"].unique() == [0, 5]).all()
-    assert multihop.checks(dataclasses.replace(recipe, steps=10, evaluations=6)) == [0, 2, 4, 6, 8, 10]
+    assert multihop.checks(recipe.changed(steps=10, evaluations=6)) == [0, 2, 4, 6, 8, 10]
     kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
-    more = multihop.study(dataclasses.replace(plan, more_seeds={"high": [2]}), tmp_path)
+    more = multihop.study(plan.changed(more_seeds={"high": [2]}), tmp_path)
     assert more[:4] == runs and [(run["algorithm"], run["seed"]) for run in more[4:]] == [("high", 2)]
     now = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
     assert len(now) == 5 and kept.items() <= now.items(), "what had run stays, though the plan has more seeds"
@@ -88,7 +87,7 @@ def test_a_multi_hop_run_answers_every_question_with_the_plans_steps_and_is_not_
 def test_a_record_has_the_precision_that_was_chosen_for_its_runs_and_says_how_they_were_trained(tmp_path, monkeypatch):
     runs = [exam(2, "high", 0) | {"device": {"name": "a CPU", "threads": 1, "precision": "bf16"}}]
     monkeypatch.setattr(multihop, "study", lambda exam, folder: runs)
-    asked = dataclasses.replace(STORIES, pretrain=dataclasses.replace(STORIES.pretrain, precision="auto"))
+    asked = STORIES.changed(pretrain=STORIES.pretrain.changed(precision="auto"))
     saved = multihop.record(asked, tmp_path / "record.json", tmp_path)
     assert saved["device"]["precision"] == "bf16"
     found = {entry["matter"]: entry["ours"] for entry in saved["departures"]}
@@ -175,7 +174,7 @@ def test_keys_start_as_queries_and_every_algorithm_from_the_same_weights():
 def test_a_penalty_is_in_the_loss_of_training_and_not_in_that_of_the_exam(algorithm):
     batch = questions.stacked(questions.exam(STORIES)[:3])
     batch["labels"] = torch.where(batch["token_type_ids"] == 1, 5, -100)
-    plan = dataclasses.replace(STORIES, pretrain=dataclasses.replace(STORIES.pretrain, penalty=10.0))
+    plan = STORIES.changed(pretrain=STORIES.pretrain.changed(penalty=10.0))
     plain, charged = (multihop.encoder(plan, 1, name, 0) for name in ("original", algorithm))
     assert charged.train()(**batch).loss > plain.train()(**batch).loss + 0.01
     assert charged.eval()(**batch).loss == plain.eval()(**batch).loss
@@ -225,7 +224,7 @@ def test_a_run_that_failed_at_one_depth_leaves_its_seed_out_of_the_mean_over_tra
     assert found.value == 0 and gaps == {0: 0, 1: 0}
 
 
-EXAM = dataclasses.replace(load_study("stories").multihop, items=40)
+EXAM = load_study("stories").multihop.changed(items=40)
 
 
 def answered(right, seed=0):
@@ -249,11 +248,11 @@ def test_a_percentage_is_taken_apart_by_path_and_runs_that_know_some_paths_alone
     assert list(shown.index) == [(2, "high", 0)] and list(shown.columns) == paths
     assert hops.by_path(runs[-1:], asked).empty, "a run that failed has no row"
     with pytest.raises(ValueError):  # of an exam with another number of stories
-        hops.by_path(runs, questions.paths(dataclasses.replace(EXAM, items=39)))
+        hops.by_path(runs, questions.paths(EXAM.changed(items=39)))
 
 
 def test_every_seed_trains_on_stories_of_its_own(tmp_path, monkeypatch):
-    chosen, drawn = dataclasses.replace(load_study("smoke").multihop, items=1), []
+    chosen, drawn = load_study("smoke").multihop.changed(items=1), []
     note = lambda network, stories, *_, seed, **__: drawn.append((stories[0]["words"], seed)) or {"failed": "no"}  # noqa: E731
     monkeypatch.setattr(multihop.trainer, "attempt", note)
     for seed in (1, 2):

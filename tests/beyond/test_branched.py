@@ -16,10 +16,9 @@ CHOSEN = plan.section(plan.file(), "branched", branched.Branched).model_copy(
     update={"arms": ["original", "high"], "trunks": [1], "below": 0.0, "every": 4, "steps": 4}
 )
 SMOKE = load_study("smoke")
-STUDY = dataclasses.replace(
-    SMOKE,
-    pretrain=dataclasses.replace(RECIPE, steps=8, batch=4, warmup=6),  # longer than the steps between two looks
-    attention=dataclasses.replace(SMOKE.attention, length=RECIPE.length),
+STUDY = SMOKE.changed(
+    pretrain=RECIPE.changed(steps=8, batch=4, warmup=6),  # longer than the steps between two looks
+    attention=SMOKE.attention.changed(length=RECIPE.length),
     decoder=None,
     beyond=None,
     schedules={},
@@ -50,7 +49,7 @@ def test_a_trunk_that_never_learns_ends_with_its_recipe_and_one_that_has_learned
 
 
 def test_a_trunk_grown_in_parts_has_the_rates_and_the_losses_of_one_run(trunk, grown, tmp_path):
-    recipe = dataclasses.replace(STUDY.recipe("mini-quarter"), scheduler="constant_with_warmup", save_every=4)
+    recipe = STUDY.recipe("mini-quarter").changed(scheduler="constant_with_warmup", save_every=4)
     parts, once = (heldout.summary(log) for log in (grown[1], trunk.train("original", recipe, tmp_path)[1]))
     rates = [[point["learning_rate"] for point in one["training"]] for one in (parts, once)]
     assert rates[0] == rates[1] and len(set(rates[1])) > 3
@@ -89,8 +88,8 @@ def test_every_branch_starts_from_the_trunk_and_its_losses_are_kept_by_sequence(
 
 
 def test_another_recipe_or_strength_is_another_trunk_or_branch(trunk):
-    quick = dataclasses.replace(STUDY, pretrain=dataclasses.replace(STUDY.pretrain, learning_rate=0.5))
-    strong = dataclasses.replace(STUDY, strengths={"mini-quarter": 5.0})
+    quick = STUDY.changed(pretrain=STUDY.pretrain.changed(learning_rate=0.5))
+    strong = STUDY.changed(strengths={"mini-quarter": 5.0})
     homes = {
         dataclasses.replace(trunk, study=study).home(*part)
         for study in (STUDY, quick, strong)
@@ -103,7 +102,7 @@ def test_a_plain_branch_is_the_trunk_continued(trunk, grown, tmp_path):
     start, _ = grown
     once = trunk.branch("original", start)
     steps = {"steps": start + CHOSEN.steps, "save_every": CHOSEN.every, "falling": 1}
-    recipe = dataclasses.replace(STUDY.recipe("mini-quarter"), scheduler="warmup_stable_decay", **steps)
+    recipe = STUDY.recipe("mini-quarter").changed(scheduler="warmup_stable_decay", **steps)
     torch.manual_seed(7)  # what was drawn before does not matter
     network, _ = trunk.train("original", recipe, tmp_path / "whole")
     assert trunk.measure.by_sequence(network)[0] == pytest.approx(once["nats"], rel=1e-6)

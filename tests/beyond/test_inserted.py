@@ -1,7 +1,6 @@
 """What the step does to a public encoder and to a public decoder that are not trained any further."""
 
 import math
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -66,7 +65,7 @@ def test_mean_pooling_does_not_see_padding():
 @pytest.fixture(scope="module")
 def decoder():
     study, source = load_study("smoke"), sources.resolve("synthetic")
-    small = replace(study, decoder=replace(study.decoder, pretrain=replace(study.decoder.pretrain, limit_tokens=2_000)))
+    small = study.changed(decoder=study.decoder.changed(pretrain=study.decoder.pretrain.changed(limit_tokens=2_000)))
     tokenizer, *_ = pretraining.texts(small, "gpt2-mini-quarter", source)
     network = pretraining.untrained(small, "gpt2-mini-quarter", "original", 1, tokenizer)
     return Opened("a decoder", network.eval(), tokenizer, "weights of a file, dequantised")

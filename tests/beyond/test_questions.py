@@ -1,6 +1,5 @@
 """The stories of the multi-hop study: what they state, what they ask, and that nothing but the facts tells."""
 
-import dataclasses
 from collections import Counter
 from contextlib import suppress
 from itertools import permutations
@@ -40,7 +39,7 @@ def follow(known, start, relations):
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
 def test_every_question_of_a_story_follows_from_its_facts(hops):
-    plan = dataclasses.replace(PLAN, hops=hops, pretrain=dataclasses.replace(PLAN.pretrain, length=6 * hops))
+    plan = PLAN.changed(hops=hops, pretrain=PLAN.pretrain.changed(length=6 * hops))
     for item in (questions.Stories(plan, 7, 20)[index] for index in range(20)):
         known, ends = sentences(item, 0), iter(item["asked"])
         assert item["labels"] == [next(ends)[1][0] if kind == 1 else -100 for kind in item["token_type_ids"]]
@@ -84,7 +83,7 @@ def test_a_story_is_told_with_its_answers_and_its_paths_are_those_asked_about():
 
 def test_the_right_end_is_no_more_often_first_or_last_than_the_others():
     places = Counter()
-    for item in questions.exam(dataclasses.replace(PLAN, items=300)):
+    for item in questions.exam(PLAN.changed(items=300)):
         flat = [token for row in item["input_ids"] for token in row]
         for hops, ends in item["asked"]:
             order = sorted(ends, key=flat.index)
@@ -97,7 +96,7 @@ def test_the_right_end_is_no_more_often_first_or_last_than_the_others():
 def test_stories_come_from_their_seed_and_index_alone():
     first, again = questions.Stories(PLAN, 1, 5), questions.Stories(PLAN, 1, 500)
     assert first[3] == again[3] != questions.Stories(PLAN, 2, 5)[3]
-    assert questions.exam(PLAN)[2] == questions.exam(dataclasses.replace(PLAN, items=3))[2]
+    assert questions.exam(PLAN)[2] == questions.exam(PLAN.changed(items=3))[2]
     with pytest.raises(IndexError, match="story 5 of 5"):
         first[5]
 

@@ -1,7 +1,6 @@
 """Larger models beside the study's own: which runs are compared, with what interval, and what is said of them."""
 
 import json
-from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
@@ -20,9 +19,9 @@ from saobp.study.training.watch import Diverged
 
 PLAN = Beyond(
     model="mini-quarter", strengths=[0.0, 0.5], learned=["head", "layer"],
-    pretrain=replace(RECIPE, steps=6, warmup=1, evaluations=3),
+    pretrain=RECIPE.changed(steps=6, warmup=1, evaluations=3),
 )  # fmt: skip
-SHORT = replace(RECIPE, steps=2, warmup=1, evaluations=1)
+SHORT = RECIPE.changed(steps=2, warmup=1, evaluations=1)
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ def test_what_is_no_pair_counts_for_nothing():
 ])  # fmt: skip
 def test_sizes_that_would_be_counted_twice_are_refused(sizes, said):
     with pytest.raises(ValueError, match=said):
-        replace(PLAN, larger=[Larger(**size) for size in sizes])
+        PLAN.changed(larger=[Larger(**size) for size in sizes])
 
 
 def test_a_size_by_a_recipe_of_its_own_stands_by_itself():
@@ -85,7 +84,7 @@ def test_a_size_by_a_recipe_of_its_own_stands_by_itself():
 def test_larger_models_are_trained_at_zero_and_at_their_own_strength_each_by_its_recipe(given):
     own = {"learning_rate": RECIPE.learning_rate / 10, "precision": "bf16"}
     sizes = [Larger(model="small-quarter", **recipe) for recipe in ({}, own)]
-    runs = strength_training.larger(replace(PLAN, larger=sizes, pretrain=SHORT), **given)
+    runs = strength_training.larger(PLAN.changed(larger=sizes, pretrain=SHORT), **given)
     found = [(one["model"], one["strength"], one["seed"]) for one in runs]
     assert found == [("small-quarter", level, 42) for level in (0.0, 0.08, 0.0, 0.08)]
     assert [{key: one[key] for key in own} for one in runs[1:3]] == [dict.fromkeys(own), own]
@@ -130,7 +129,7 @@ def test_strengths_are_trained_followed_and_read_back(given):
 def test_the_text_that_is_looked_at_makes_no_other_run(given, monkeypatch):
     made, ended = [], {"curve": [], "failed": None, "device": None}
     monkeypatch.setattr(trainer, "attempt", lambda *_, folder, **__: made.append(folder) or ended)
-    for plan in (PLAN, replace(PLAN, sequences=PLAN.sequences + 1)):
+    for plan in (PLAN, PLAN.changed(sequences=PLAN.sequences + 1)):
         strength_training.run(plan, 0.5, 1, **given)
     assert len(made) == 1
 

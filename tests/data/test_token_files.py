@@ -2,7 +2,6 @@
 
 import errno
 import tarfile
-from dataclasses import replace
 
 import pytest
 import torch
@@ -25,7 +24,7 @@ def test_an_unpacked_file_gives_the_text_that_it_was_made_of_in_the_same_bytes_e
     assert pretraining.write_tokens(tmp_path / "again.tar.bz2", "smoke").read_bytes() == file.read_bytes()
     _, *usual = pretraining.texts(SMOKE, "mini-quarter", sources.resolve("synthetic"))
     monkeypatch.setattr(paths, "cache", lambda: tmp_path)
-    study = replace(SMOKE, tokens=str(file))
+    study = SMOKE.changed(tokens=str(file))
     tokenizer, *found = pretraining.texts(study, "mini-quarter", source=None)  # neither the text nor its source is read
     for theirs, ours in zip(usual, found):
         assert (theirs.fingerprint, theirs.splits, len(theirs)) == (ours.fingerprint, ours.splits, len(ours))
@@ -50,12 +49,12 @@ def test_a_full_disk_is_not_taken_for_a_damaged_file(file, tmp_path, monkeypatch
         ({"vocabulary": 100}, "vocabulary .*, not 100"),
         ({"tokenizer": "bert"}, "tokenizer .*, not bert"),
         ({"corpus": {"local/web": 1.0}}, "corpus .*, not {'local/web': 1.0}"),
-        ({"pretrain": replace(SMOKE.pretrain, limit_tokens=1024), "beyond": None}, r"limit_tokens \d+, not 1024"),
+        ({"pretrain": SMOKE.pretrain.changed(limit_tokens=1024), "beyond": None}, r"limit_tokens \d+, not 1024"),
     ],
 )
 def test_a_file_for_another_study_or_of_less_text_is_refused_in_one_line(file, other, said):
     with pytest.raises(DataError, match=f"{said}: write it for smoke") as refused:
-        pretraining.texts(replace(SMOKE, tokens=str(file), **other), "mini-quarter", None)
+        pretraining.texts(SMOKE.changed(tokens=str(file), **other), "mini-quarter", None)
     assert "\n" not in str(refused.value)
 
 

@@ -1,6 +1,5 @@
 """A word-level tokenizer, a text of random words, an encoder and a recipe that trains it in seconds."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +52,6 @@ def pretrain(
     """Pretrain a model by RECIPE; `options` are fields of it that are otherwise, `measure`, or `masking`."""
     measure = options.pop("measure", lambda model: {})
     masking = options.pop("masking", None) or SeededMasking(word_tokenizer(), 0.15, 1)
-    recipe = replace(RECIPE, **options)
+    recipe = RECIPE.changed(**options)
     given = {"folder": folder, "seed": 1, "measure": measure, "callbacks": callbacks}
     return trainer.pretrain(model, text or RandomText(), masking, recipe, **given)

@@ -1,7 +1,5 @@
 """Rows of the tables: named as typed; within a budget by a schedule fitted to the machine, one for all of a size."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -92,13 +90,13 @@ def test_a_budget_gives_a_copy_of_the_study_whose_record_says_so(fitted):
 def test_later_rows_of_a_budget_have_the_same_steps_and_another_budget_or_study_is_refused(fitted, monkeypatch):
     first = fitted("mini-quarter")
     monkeypatch.setattr(fitted_studies, "step_time", lambda network, batch, wanted: ("fp32", 0.7))  # a busier machine
-    for same in (SMOKE, replace(SMOKE, cost=None), first):  # what is no part of a row has changed; the copy itself
+    for same in (SMOKE, SMOKE.changed(cost=None), first):  # what is no part of a row has changed; the copy itself
         assert fitted("mini-quarter", of=same) == first
     for changed in (
-        {"minutes": 3}, {"of": replace(SMOKE, strengths={"mini-quarter": 0.9})},
-        {"of": replace(SMOKE, pretrain=replace(SMOKE.pretrain, dropout=0.1))},
-        {"of": replace(SMOKE, finetune=replace(SMOKE.finetune, learning_rate=5e-5))},
-        {"of": replace(SMOKE, models=["small-quarter", "mini-quarter"])},
+        {"minutes": 3}, {"of": SMOKE.changed(strengths={"mini-quarter": 0.9})},
+        {"of": SMOKE.changed(pretrain=SMOKE.pretrain.changed(dropout=0.1))},
+        {"of": SMOKE.changed(finetune=SMOKE.finetune.changed(learning_rate=5e-5))},
+        {"of": SMOKE.changed(models=["small-quarter", "mini-quarter"])},
     ):  # fmt: skip
         with pytest.raises(StudyError, match="made for 2 minutes, the token file None and smoke as it was.*remove it"):
             fitted("mini-quarter", **changed)
@@ -129,7 +127,7 @@ def test_the_workflow_makes_the_records_of_the_rows_alone_and_takes_a_fitted_stu
 
 def test_items_fill_the_time_that_the_longest_group_has():
     source, item = sources.resolve("synthetic"), 0.01
-    study = replace(SMOKE, finetune=replace(SMOKE.finetune, limit_train=None))
+    study = SMOKE.changed(finetune=SMOKE.finetune.changed(limit_train=None))
     few, more = (fitted_studies.most_items(study, source, item, seconds) for seconds in (60, 120))
     assert few > fitted_studies.FEW and 2 * few - 2 <= more <= 3 * few  # short tasks end, the others take their time
     assert fitted_studies.most_items(study, source, item, 1e9) is None

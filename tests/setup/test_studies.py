@@ -1,12 +1,13 @@
 """A study says only what it may say, and a mistake in it is named before anything runs."""
 
 import json
+import math
 import re
-from dataclasses import replace
 
 import pytest
 
 from saobp.study.setup import paths
+from saobp.study.setup.recipes import Schedule
 from saobp.study.setup.studies import StudyError, available, load_study
 
 SMOKE = (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text()
@@ -14,11 +15,38 @@ SMOKE = (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text()
 
 def test_seeds_that_some_algorithms_have_more_are_run_after_those_of_all():
     plan, more = load_study("stories").multihop, {"high": [2]}
-    plan = replace(plan, layers=[2], algorithms=["low", "high"], seeds=[0, 1], more_seeds=more)
+    plan = plan.changed(layers=[2], algorithms=["low", "high"], seeds=[0, 1], more_seeds=more)
     assert plan.runs() == [(2, "low", 0), (2, "high", 0), (2, "low", 1), (2, "high", 1), (2, "high", 2)]
     for name, seeds in (("original", [2]), ("high", [1, 2])):
         with pytest.raises(ValueError, match=f"more_seeds: {name} is not among the algorithms, or has a seed of all"):
-            replace(plan, more_seeds={name: seeds})
+            plan.changed(more_seeds={name: seeds})
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"steps": 90.5}, "steps\n  Input should be a valid integer"), ({"stepz": 90}, "stepz\n  Extra inputs are not"),
+    ({"warmup": 91}, "its warmup of 91 steps is longer than its 90 steps"), ({"masking": math.nan}, "finite number"),
+    ({"dropout": 1.5}, "less than or equal to 1"), ({"precision": "fp16"}, "'auto', 'bf16' or 'fp32'"),
+])  # fmt: skip
+def test_a_changed_copy_is_checked_as_what_is_read_from_a_file(changes, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        load_study("smoke").pretrain.changed(**changes)
+
+
+def test_a_changed_copy_has_all_else_alike_and_nothing_changes_in_place():
+    study = load_study("smoke")
+    other = study.changed(seeds=[7])
+    assert other.seeds == [7] and study.seeds == [42] and other.pretrain is study.pretrain
+    assert other != study and other.changed(seeds=[42]) == study
+    assert hash(study.pretrain.changed()) == hash(study.pretrain) != hash(study.pretrain.changed(batch=1))
+    with pytest.raises(ValueError, match="Instance is frozen"):
+        study.seeds = [7]
+    with pytest.raises(ValueError, match="pretrain.length 32: no later position is trained"):
+        study.changed(pretrain=study.pretrain.changed(length=32), beyond=None)
+
+
+def test_the_text_of_a_recipe_by_which_runs_are_found_names_it_and_every_value():
+    schedule = Schedule(steps=3, learning_rate=0.5, warmup=1)
+    assert f"{schedule}" == repr(schedule) == "Schedule(steps=3, learning_rate=0.5, warmup=1)"
 
 
 @pytest.mark.parametrize("name", available())

@@ -1,7 +1,5 @@
 """A checkpoint is trusted only when all of it is there."""
 
-from dataclasses import asdict, replace
-
 import pytest
 from small_models import network, word_tokenizer
 
@@ -36,7 +34,7 @@ def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(tmp_path, dam
 def test_another_strength_works_in_another_folder(model):
     study = load_study("smoke")
     folders = {
-        checkpoints.work_folder(replace(study, strengths=strengths), model, "high", 42, "text")
+        checkpoints.work_folder(study.changed(strengths=strengths), model, "high", 42, "text")
         for strengths in ({}, {"mini-quarter": 0.2}, {"mini-quarter": 5.0})
     }
     assert len(folders) == 3
@@ -46,7 +44,14 @@ def test_what_older_runs_had_alike_is_no_other_recipe():
     """A run that was killed before the recipe had these keys goes on; one measured on other sequences does not."""
     recipe = load_study("narrow").recipe("mini-narrow")
     assert not {"falling", "held_out"} & recipes.identity(recipe).keys()
-    assert {"held_out", "falling"} <= recipes.identity(replace(recipe, held_out="even", falling=5)).keys()
+    assert {"held_out", "falling"} <= recipes.identity(recipe.changed(held_out="even", falling=5)).keys()
+
+
+def test_a_run_that_an_earlier_version_began_is_found_by_its_folder_s_name():
+    recipe = recipes.Pretraining(length=8, batch=2, steps=5, learning_rate=1e-3, warmup=1)
+    plain = {"attention": recipes.AttentionCapture(tasks=["rte"], length=8), "decoder": None, "beyond": None}
+    study = load_study("smoke").changed(pretrain=recipe, strengths={"mini": 0.5}, **plain)
+    assert checkpoints.work_folder(study, "mini", "high", 42, "text").name == "mini-high-42-fb41806c"
 
 
 MODEL = ("mini-quarter", "high", 42)
@@ -83,7 +88,7 @@ def test_weights_of_the_study_before_it_was_edited_are_refused(trained, tmp_path
 def test_a_decoder_s_folder_tells_the_recipe_and_the_tokenizer_of_the_decoders():
     study = load_study("smoke")
     said = checkpoints.made_of(study, "gpt2-mini-quarter", "high", 42)
-    recipe = asdict(study.decoder_recipe("mini-quarter"))
+    recipe = study.decoder_recipe("mini-quarter").model_dump()
     assert all(said[key] == value for key, value in recipe.items() if key not in checkpoints.MEASURING)
     assert (said["tokenizer"], said["vocabulary"], said["strength"]) == ("bpe", study.decoder.vocabulary, 0.2)
 
@@ -95,7 +100,7 @@ def test_data_are_recorded_as_they_are_found_whatever_the_working_directory(tmp_
     root, study, said = paths.root(), load_study("smoke"), []
     for folder in (root, tmp_path):
         monkeypatch.chdir(folder)
-        given = (replace(study, data=name) for name in ("data", "hub", "~/hub"))
+        given = (study.changed(data=name) for name in ("data", "hub", "~/hub"))
         said.append([checkpoints.made_of(one, *MODEL)["data"] for one in given])
     assert said == [[str(root / "data"), "hub", str(tmp_path / "hub")]] * 2
 

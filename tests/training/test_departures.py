@@ -1,6 +1,5 @@
 """Every difference from the paper's training configuration is named, and nothing where there is none."""
 
-import dataclasses
 from types import SimpleNamespace
 
 import pytest
@@ -49,15 +48,15 @@ def test_the_paper_study_departs_in_nothing_but_what_the_paper_leaves_open(size)
 def test_each_change_of_the_paper_study_is_named_and_nothing_else(changes, algorithm, seed, said):
     study = load_study("paper")
     for key, value in changes.items():
-        new = dataclasses.replace(study.pretrain, **value) if key == "pretrain" else value
-        study = dataclasses.replace(study, **{key: new})
+        new = study.pretrain.changed(**value) if key == "pretrain" else value
+        study = study.changed(**{key: new})
     found = told(departures.departures(study, "mini", WHOLE, algorithm, seed))
     assert len(found) == (3 if "corpus" in changes else 4) and found[said[0]] == said[1:]
 
 
 @pytest.mark.parametrize("algorithm", WITHOUT_STRENGTH)
 def test_an_algorithm_without_a_strength_departs_in_none(algorithm):
-    study = dataclasses.replace(load_study("paper"), strengths={"mini": 0.5})
+    study = load_study("paper").changed(strengths={"mini": 0.5})
     assert "strength" not in told(departures.departures(study, "mini", WHOLE, algorithm, 42))
 
 

@@ -23,9 +23,8 @@ ASKED = [
     pytest.param(name, marks=[] if name in KINDS else pytest.mark.nightly)
     for names in STUDY.finetune.groups.values() for name in names
 ]  # fmt: skip
-RECIPE = dataclasses.replace(
-    STUDY.finetune, curve=0, epochs=2, epochs_of={}, learning_rate=5e-4, limit_train=40, limit_evaluation=24, batch=8,
-    length=96,
+RECIPE = STUDY.finetune.changed(
+    curve=0, epochs=2, epochs_of={}, learning_rate=5e-4, limit_train=40, limit_evaluation=24, batch=8, length=96,
 )  # fmt: skip
 
 
@@ -47,7 +46,7 @@ def checkpoint(tmp_path_factory, source):
 
 
 def finetuned(name, checkpoint, source, folder, **changes):
-    recipe = dataclasses.replace(RECIPE, **changes)
+    recipe = RECIPE.changed(**changes)
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     found, _ = finetuning.finetune_all([name], checkpoint, tokenizer, recipe, source, seed=0, folder=folder)
     return found[name]
@@ -90,13 +89,13 @@ def test_a_task_may_have_its_own_epochs_and_length_and_others_are_not_followed(
     sst2, rte = (finetuned(name, checkpoint, source, tmp_path, **few, **own) for name in ("sst2", "rte"))
     assert sst2["curve"][-1]["step"] == 9 and rte["curve"] == [], "the paper does not correlate RTE"
     assert set(asked) == {("sst2", RECIPE.length + 3), ("rte", RECIPE.length)}
-    floor = scoring.floor(finetuning.task_of("rte", dataclasses.replace(RECIPE, **few), source))
+    floor = scoring.floor(finetuning.task_of("rte", RECIPE.changed(**few), source))
     assert rte["floor"] == floor and floor["items"] == rte["items"]
 
 
 @pytest.mark.parametrize("name", ASKED)
 def test_a_model_with_random_weights_answers_variously_and_is_at_chance(name, checkpoint, source, tmp_path):
-    recipe = dataclasses.replace(RECIPE, limit_train=16, limit_evaluation=100)
+    recipe = RECIPE.changed(limit_train=16, limit_evaluation=100)
     task, tokenizer = finetuning.task_of(name, recipe, source), AutoTokenizer.from_pretrained(checkpoint)
     features = encode(task.spec, task.evaluation, tokenizer, recipe.length)
     model = random_weights(finetuning.with_head(task, checkpoint, recipe, 0))
@@ -146,7 +145,7 @@ def marked(source, **labels):
 
 def trained(task, checkpoint, folder):
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
-    recipe = dataclasses.replace(RECIPE, epochs=3, length=24, learning_rate=1e-3)
+    recipe = RECIPE.changed(epochs=3, length=24, learning_rate=1e-3)
     return finetuning.finetune(task, checkpoint, tokenizer, recipe, seed=0, folder=folder)
 
 
@@ -186,7 +185,7 @@ def test_the_folder_of_a_run_follows_recipe_and_weights(checkpoint, source, tmp_
     def folder(study=STUDY, weights=checkpoint):
         return checkpoints.finetune_folder(study, weights, "all", 0, source)
 
-    other_recipe = dataclasses.replace(STUDY, finetune=dataclasses.replace(STUDY.finetune, epochs=7))
+    other_recipe = STUDY.changed(finetune=STUDY.finetune.changed(epochs=7))
     other_weights = shutil.copytree(checkpoint, tmp_path / checkpoint.name)
     assert folder() == folder(weights=other_weights) != folder(other_recipe)
     (other_weights / "model.safetensors").write_bytes(b"other")

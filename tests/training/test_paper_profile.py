@@ -1,7 +1,6 @@
 """The study `paper` taken one step, for it was never run: its models, vocabulary, lengths and rates at full size."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -39,7 +38,7 @@ def test_every_model_of_the_paper_takes_a_step(model, algorithm, tokenizer, tmp_
     weights = network.bert.encoder.layer[0].attention.self.query if encodes else network.transformer.h[0].attn.c_attn
     before = weights.weight.clone()
     blocks = [{"input_ids": row} for row in torch.randint(3, WORDS, (FEW, recipe.length)).tolist()]
-    recipe = replace(recipe, steps=1, warmup=0, batch=FEW, save_every=1, scheduler="constant_with_warmup")
+    recipe = recipe.changed(steps=1, warmup=0, batch=FEW, save_every=1, scheduler="constant_with_warmup")
     log = trainer.pretrain(network, blocks, collator, recipe, folder=tmp_path, seed=42, measure=lambda model: {})
     loss = next(entry["loss"] for entry in log if "loss" in entry)
     assert loss == pytest.approx(math.log(WORDS), abs=1.0)  # a penalty included

@@ -4,7 +4,6 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import datasets
 import distributed_pretraining
@@ -24,8 +23,8 @@ from saobp.study.training import checkpoints, pretraining, trainer
 from saobp.study.training.architectures import LEAKY
 
 SMOKE, DECODER = load_study("smoke"), "gpt2-mini-quarter"
-RECIPE = replace(SMOKE.decoder.pretrain, steps=2, warmup=1, evaluations=2, evaluation_sequences=4, batch=4)
-STUDY = replace(SMOKE, decoder=replace(SMOKE.decoder, pretrain=RECIPE, limit_evaluation=4))
+RECIPE = SMOKE.decoder.pretrain.changed(steps=2, warmup=1, evaluations=2, evaluation_sequences=4, batch=4)
+STUDY = SMOKE.changed(decoder=SMOKE.decoder.changed(pretrain=RECIPE, limit_evaluation=4))
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +55,7 @@ def test_the_loss_that_is_logged_is_that_of_the_targets(texts, tmp_path):
     """A decoder predicts one token fewer than it reads; at a vanishing rate both are the same model's."""
     tokenizer, text, held_out = texts
     network = pretraining.untrained(STUDY, DECODER, "original", 1, tokenizer)
-    recipe = replace(RECIPE, steps=1, warmup=0, learning_rate=1e-9, batch=4, dropout=0.0, save_every=1)
+    recipe = RECIPE.changed(steps=1, warmup=0, learning_rate=1e-9, batch=4, dropout=0.0, save_every=1)
     log = trainer.pretrain(network, text, causal_batch, recipe, folder=tmp_path, seed=1, measure=lambda _: {})
     sampler = torch.randperm(len(text), generator=torch.Generator().manual_seed(1))
     batch = causal_batch([text[int(index)] for index in sampler[:4]])
@@ -74,7 +73,7 @@ def test_a_decoder_trains_and_is_asked_where_there_is_no_split_to_train_on(texts
     boolq = [{"question": "is it", "passage": f"It is {n}.", "answer": n % 2 == 0} for n in range(6)]
     write_split(tmp_path, "google/boolq", "default", "validation", boolq)
     write_split(tmp_path, "ehovy/race", "middle", "test", race_rows(5))
-    study = replace(STUDY, decoder=replace(STUDY.decoder, tasks=["boolq", "race"], splits={"race": "test"}))
+    study = STUDY.changed(decoder=STUDY.decoder.changed(tasks=["boolq", "race"], splits={"race": "test"}))
     found, splits = pretraining.asked(study, network, tokenizer, sources.resolve(str(tmp_path)))
     assert {name: scores["items"] for name, scores in found.items()} == {"boolq": 4, "race": 4}
     assert [(split["split"], split["role"]) for split in splits] == [
@@ -84,7 +83,7 @@ def test_a_decoder_trains_and_is_asked_where_there_is_no_split_to_train_on(texts
 
 
 def test_a_decoder_with_random_weights_answers_variously_and_is_at_chance(texts, source):
-    study = replace(STUDY, decoder=replace(STUDY.decoder, tasks=["boolq"], limit_evaluation=100))
+    study = STUDY.changed(decoder=STUDY.decoder.changed(tasks=["boolq"], limit_evaluation=100))
     network = pretraining.untrained(STUDY, DECODER, "high", 0, texts[0])
     found = pretraining.asked(study, network, texts[0], source)[0]["boolq"]
     assert not found["constant"] and found["interval"][0] <= found["chance"] <= found["interval"][1]
@@ -163,4 +162,4 @@ def test_a_lost_network_is_not_taken_for_a_source_without_wikitext_but_with_a_to
     given = ("mini-quarter", None, word_tokenizer(), sources.HubSource())
     with pytest.raises(sources.DataError, match=r"not to be had from the hub \(no network\)"):
         pretraining.on_wikitext(SMOKE, *given)
-    assert pretraining.on_wikitext(replace(SMOKE, tokens="text.tar.bz2"), *given) == {}
+    assert pretraining.on_wikitext(SMOKE.changed(tokens="text.tar.bz2"), *given) == {}

@@ -1,6 +1,5 @@
 """Pretraining: the same masks after a kill, the same weights, and no number where there is none."""
 
-import dataclasses
 import json
 import math
 import resource
@@ -215,7 +214,7 @@ def test_a_rate_that_falls_at_the_end_is_whole_until_then(tmp_path):
     falls = {"scheduler": "warmup_stable_decay", "steps": 20}
     log = pretrain(network("original"), tmp_path, **falls)
     rates = [entry["learning_rate"] / RECIPE.learning_rate for entry in log if "learning_rate" in entry]
-    assert rates[5:16] == pytest.approx([1.0] * 11) and dataclasses.replace(RECIPE, **falls).full_rate == 16
+    assert rates[5:16] == pytest.approx([1.0] * 11) and RECIPE.changed(**falls).full_rate == 16
     assert 1 > rates[17] > rates[18] > rates[19] > 0  # each the rate of the step that it logs
 
 
@@ -312,5 +311,5 @@ def test_a_batch_that_memory_does_not_hold_ends_in_one_line(tmp_path, error):
 
 @pytest.mark.parametrize(("steps", "save_every", "expected"), [(120, 100, 5), (12000, 500, 50), (10, 7, 1), (3, 9, 1)])
 def test_a_checkpoint_ends_a_logged_mean(tmp_path, steps, save_every, expected):
-    recipe = dataclasses.replace(RECIPE, steps=steps, save_every=save_every, warmup=1)
+    recipe = RECIPE.changed(steps=steps, save_every=save_every, warmup=1)
     assert trainer.arguments(recipe, tmp_path, 1).logging_steps == expected and save_every % expected == 0

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ class Trunk:
     def grow(self) -> tuple[int, list[dict[str, Any]]]:
         """Train plain attention until the held-out loss is below the plan's, or to the recipe's end: step and log."""
         every = self.chosen.every
-        recipe = replace(self.study.recipe(self.model), scheduler="constant_with_warmup", save_every=every)
+        recipe = self.study.recipe(self.model).changed(scheduler="constant_with_warmup", save_every=every)
         for step in range(every, recipe.steps + 1, every):
             _, log = self.train("original", recipe, self.home("trunk", self.chosen.below), step)
             last = heldout.curve(log)[-1]  # of a trunk that is there already, later than this step
@@ -74,7 +74,7 @@ class Trunk:
         """Return the recipe of a trunk and its branch: the rate is whole until the branch's own last fifth."""
         steps, falling = start + self.chosen.steps, max(1, self.chosen.steps // 5)
         shape = {"scheduler": "warmup_stable_decay", "falling": falling, "save_every": self.chosen.every}
-        return replace(self.study.recipe(self.model), steps=steps, **shape)
+        return self.study.recipe(self.model).changed(steps=steps, **shape)
 
     def branch(self, algorithm: str, start: int) -> dict[str, Any]:
         """Continue it with an algorithm and return the curve and the losses of each held-out sequence at its end."""
@@ -113,7 +113,7 @@ def run(
 def records_of(chosen: Branched) -> Iterator[plan.Entry]:
     """Yield the records of the plan: one per trunk."""
     study, model = load_study("narrow"), "mini-narrow"
-    told = {"recipe": asdict(study.recipe(model))}
+    told = {"recipe": study.recipe(model).model_dump()}
     told |= {"plan": chosen.model_dump(include={"arms", "below", "every", "steps"})}
     for seed in chosen.trunks:
         yield f"12-branched-{seed}", partial(run, study, model, seed, chosen, told), told

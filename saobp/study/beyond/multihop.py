@@ -5,7 +5,6 @@ The planned runs on fresh seeds, one record per width and seed: `python -m saobp
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -93,14 +92,14 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
     loss, accuracy by hops, seconds; "outcomes": hops -> 0 or 1 a question; "failed": a `Failure` if it has neither.
     """
     recipe = plan.pretrain
-    given = asdict(plan) | {"pretrain": identity(replace(recipe, held_out="first"))}  # it reads no held-out text
+    given = plan.model_dump() | {"pretrain": identity(recipe.changed(held_out="first"))}  # it reads no held-out text
     given = {key: value for key, value in given.items() if key not in OTHERS}
     name = checkpoints.marked(f"{algorithm}-{layers}-{seed}", given)
     done = folder / f"{name}.json"
     if not done.exists():
         network = encoder(plan, layers, algorithm, seed)
         stories = questions.Stories(plan, seed, recipe.steps * recipe.batch)
-        measure = Exam(replace(plan, items=min(ASKED, plan.items)))
+        measure = Exam(plan.changed(items=min(ASKED, plan.items)))
         followed = {"folder": folder / name, "seed": seed, "measure": measure, "schedule": checks(recipe)}
         found = trainer.attempt(network, stories, questions.stacked, recipe, **followed)
         found["outcomes"] = {} if found["failed"] else Exam(plan).outcomes(network)[0]
@@ -133,17 +132,17 @@ class KnownHops(Question):
 
     def exams(self, usual: MultiHop) -> Iterator[MultiHop]:
         """Yield what each record trains and asks, seed by seed: the usual width, then the further ones."""
-        common = replace(usual, exam=self.exam, more_seeds={})
+        common = usual.changed(exam=self.exam, more_seeds={})
         for seed in self.seeds:
-            yield replace(common, algorithms=self.arms, seeds=[seed], layers=self.layers)
+            yield common.changed(algorithms=self.arms, seeds=[seed], layers=self.layers)
             for width, arms in self.widths.items():
-                yield replace(common, algorithms=arms, seeds=[seed], layers=self.layers[-1:], hidden=width)
+                yield common.changed(algorithms=arms, seeds=[seed], layers=self.layers[-1:], hidden=width)
 
 
 def record(exam: MultiHop, path: Path, folder: Path) -> dict[str, Any]:
     """Make one record: every arm and depth of one width and seed."""
     made = records.Run("hops", study_name="hops", parameters={"width": exam.hidden, "seed": exam.seeds[0]})
-    metrics = {"multihop": study(exam, folder), "exam_recipe": asdict(exam)}
+    metrics = {"multihop": study(exam, folder), "exam_recipe": exam.model_dump()}
     words = len(questions.tokenizer(exam.entities))
     apart = [departures.differs("study", "questions of known hops in the story world")]
     apart += [departures.differs("vocabulary", f"{words} words"), *departures.exam_of(exam)]
@@ -154,7 +153,7 @@ def record(exam: MultiHop, path: Path, folder: Path) -> dict[str, Any]:
 def records_of(planned: KnownHops) -> Iterator[Entry]:
     """Yield the records of the plan: one per width and seed."""
     for exam in planned.exams(load_study("stories").multihop):
-        yield f"12-hops-{exam.hidden}-{exam.seeds[0]}", partial(record, exam), {"exam_recipe": asdict(exam)}
+        yield f"12-hops-{exam.hidden}-{exam.seeds[0]}", partial(record, exam), {"exam_recipe": exam.model_dump()}
 
 
 if __name__ == "__main__":

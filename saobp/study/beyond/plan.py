@@ -9,21 +9,15 @@ from typing import Any, Literal, TypeVar
 
 import click
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import to_jsonable_python
 
 from saobp.study import records
 from saobp.study.setup import paths, typed_by_hand
-from saobp.study.setup.recipes import STRICT, Positive
+from saobp.study.setup.recipes import Positive, Strict
 
 Make = Callable[[Path, Path], Any]  # makes the record at a path, working in a folder
 Entry = tuple[str, Make, dict[str, Any]]  # its name, and the recipe that its metrics then tell, {} if they tell none
-
-
-class Strict(BaseModel):
-    """A part of a plan: a key that it does not know, or a value of another type, is an error."""
-
-    model_config = STRICT
 
 
 Kind = TypeVar("Kind", bound=Strict)
@@ -76,7 +70,7 @@ class Question(Strict):
 class Planned(Question):
     """One planned study; what only its runs read (arms, tasks, …) is in `model_extra`."""
 
-    model_config = STRICT | {"extra": "allow"}
+    model_config = ConfigDict(extra="allow")
 
 
 class Plan(Strict):

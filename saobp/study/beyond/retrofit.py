@@ -23,7 +23,7 @@ from saobp.study.data.task_rows import Task
 from saobp.study.evaluation import scoring
 from saobp.study.evaluation.heldout import flow
 from saobp.study.records.schema import Failed
-from saobp.study.setup.recipes import Finetuning, Seeds
+from saobp.study.setup.recipes import Finetuning, Seeds, Strict
 from saobp.study.setup.studies import STAND_INS, load_study
 from saobp.study.training import finetuning
 from saobp.study.training.architectures import refine_with
@@ -34,7 +34,7 @@ from saobp.study.training.watch import FollowHeldOut
 FURTHER = ("race", "squad")  # of three seeds, by the splits that a mirror without their train splits leaves
 
 
-class Arm(plan.Strict):
+class Arm(Strict):
     """What a model is refined with; the factor "none" is plain attention."""
 
     factor: str

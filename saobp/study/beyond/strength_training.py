@@ -1,7 +1,6 @@
 """Training at other strengths than the paper's, at learned ones, and of larger models; `strengths` reads the runs."""
 
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,7 +65,7 @@ def larger(plan: Beyond, **given: Any) -> list[dict[str, Any]]:
     """
     runs = []
     for one in plan.larger:
-        own = replace(plan, model=one.model, larger=[], pretrain=one.recipe(plan.pretrain))
+        own = plan.changed(model=one.model, larger=[], pretrain=one.recipe(plan.pretrain))
         named = {"model": one.model, "learning_rate": one.learning_rate, "precision": one.precision}
         levels = (0.0, strength_of(one.model))
         runs += [named | run(own, level, seed, **given) for seed in one.seeds for level in levels]

@@ -8,7 +8,6 @@ import json
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
 from math import ceil
 from pathlib import Path
 
@@ -46,23 +45,23 @@ def own_copy(
     """
     path, source = paths.build(study.name) / f"{study.name}.yaml", sources.resolve(study.data)
     wanted = {"minutes": minutes or study.minutes, "tokens": str(tokens.resolve()) if tokens else study.tokens}
-    made_of = checkpoints.marked(study.name, asdict(replace(study, **wanted, **APART)))
+    made_of = checkpoints.marked(study.name, study.changed(**wanted, **APART).model_dump())
     mark = path.with_suffix(".made_of")  # beside the copy: what it was fitted from
     if path.is_file():
         new, old = load_study(path), mark.read_text(encoding="utf-8") if mark.is_file() else ""
-        if old != made_of and new != replace(study, **wanted):  # which may be the copy itself
+        if old != made_of and new != study.changed(**wanted):  # which may be the copy itself
             given = f"{new.minutes} minutes, the token file {new.tokens} and {study.name} as it was then"
             raise StudyError(f"{path}: was made for {given}: give the same, or remove it to start anew")
         made_of, first = old, False
     else:
         text = {"corpus": corpora.read_file(tokens)[-1]["corpus"]} if tokens else {}
-        new, first = at_hand(replace(study, **wanted, **text), source), True
+        new, first = at_hand(study.changed(**wanted, **text), source), True
     for model in dict.fromkeys(models):
         if not study.minutes and minutes and new.recipe(model) == study.recipe(model):
             new = fitted(new, model, source, cores, first=first)
     paths.write_text(mark, made_of)
     paths.write_text(
-        path, "# Fitted by `saobp reproduce --rows`: remove it to fit anew.\n" + json.dumps(asdict(new), indent=2)
+        path, "# Fitted by `saobp reproduce --rows`: remove it to fit anew.\n" + json.dumps(new.model_dump(), indent=2)
     )
     return path, new
 
@@ -72,7 +71,7 @@ def at_hand(study: Study, source: sources.Source) -> Study:
     other, tuned, left_out = load_study(STAND_INS).finetune, study.finetune, []
     for task in dict.fromkeys([*sum(tuned.groups.values(), []), *study.attention.tasks]):
         theirs = {key: {task: own[task]} for key in STOOD_IN if task in (own := getattr(other, key))}
-        stood_in = replace(tuned, **{key: getattr(tuned, key) | own for key, own in theirs.items()})
+        stood_in = tuned.changed(**{key: getattr(tuned, key) | own for key, own in theirs.items()})
         for way in (tuned, stood_in):
             with contextlib.suppress(sources.DataError):
                 finetuning.task_of(task, way, source)
@@ -83,9 +82,9 @@ def at_hand(study: Study, source: sources.Source) -> Study:
     if left_out:
         print(f"==> left out, for {source.name} has no splits of them: {', '.join(left_out)}", flush=True)
     groups = {name: [task for task in group if task not in left_out] for name, group in tuned.groups.items()}
-    tuned = replace(tuned, groups={name: group for name, group in groups.items() if group}, seeds=tuned.seeds[:1])
+    tuned = tuned.changed(groups={name: group for name, group in groups.items() if group}, seeds=tuned.seeds[:1])
     tasks = [task for task in study.attention.tasks if task not in left_out]
-    return replace(study, finetune=tuned, attention=replace(study.attention, tasks=tasks), **APART)
+    return study.changed(finetune=tuned, attention=study.attention.changed(tasks=tasks), **APART)
 
 
 def fitted(study: Study, model: str, source: sources.Source, cores: int, *, first: bool) -> Study:
@@ -100,18 +99,18 @@ def fitted(study: Study, model: str, source: sources.Source, cores: int, *, firs
     batch = masking([text[index] for index in range(min(recipe.batch, len(text)))])
     name, seconds = step_time(network, batch, recipe.precision)
     schedule, sequences = within(recipe, seconds, study.minutes, model)
-    study = replace(study, schedules={**study.schedules, model: schedule})
+    study = study.changed(schedules={**study.schedules, model: schedule})
     if not first:
         return study
-    pretrain = replace(study.pretrain, precision=name, evaluation_sequences=sequences)
+    pretrain = study.pretrain.changed(precision=name, evaluation_sequences=sequences)
     few = {key: values[: study.finetune.batch] for key, values in batch.items()}
     item = step_time(network, few, name)[1] / study.finetune.batch * study.finetune.length / recipe.length
     count = len(study.finetune.groups) + len(study.attention.tasks)
     left = 60 * study.minutes * (1 - SHARE) * min(1, cores / count) - START
     limit = most_items(study, source, item, left)
     samples = min(study.attention.samples, max(FEW, int(left / sample_time(model, study.attention.length))))
-    tuned = replace(study.finetune, precision=name, limit_train=limit, limit_evaluation=limit)
-    return replace(study, pretrain=pretrain, finetune=tuned, attention=replace(study.attention, samples=samples))
+    tuned = study.finetune.changed(precision=name, limit_train=limit, limit_evaluation=limit)
+    return study.changed(pretrain=pretrain, finetune=tuned, attention=study.attention.changed(samples=samples))
 
 
 def within(recipe: Pretraining, seconds: float, minutes: int, model: str) -> tuple[Schedule, int]:

@@ -1,12 +1,10 @@
 """How each stage of a study is run: one recipe a section of a study, with what it may say."""
 
 from collections import Counter
-from dataclasses import asdict, field, replace
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
-from pydantic import AfterValidator, ConfigDict
-from pydantic.dataclasses import dataclass
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 from saobp.study.setup import labels
 from saobp.study.setup.sizes_and_strengths import LEAKY, SIZES
@@ -23,7 +21,6 @@ Task = Literal[tuple(TASKS)]
 Precision = Literal["auto", "bf16", "fp32"]
 
 LIMITS = ("length", "limit_tokens")  # of a recipe: tokens of a sequence, and of the whole text
-STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 def _different(seeds: list[int]) -> list[int]:
@@ -32,12 +29,24 @@ def _different(seeds: list[int]) -> list[int]:
     return seeds
 
 
+class Strict(BaseModel):
+    """What a file says: a key that it does not know, or a value of another type, is an error; nothing changes later."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    def __str__(self) -> str:
+        return repr(self)  # pydantic's lacks the class, and what a run depends on is told by this text
+
+    def changed(self, **values: Any) -> Self:
+        """Return a copy with other values, checked as a new one is: ValidationError, a ValueError, if one is wrong."""
+        return type(self).model_validate(dict(self) | values)
+
+
 SEEDS = range(2**32)  # what numpy and torch take
 Seeds = Annotated[list[Annotated[int, Ge(0), Lt(SEEDS.stop)]], MinLen(1), AfterValidator(_different)]
 
 
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class Pretraining:
+class Pretraining(Strict):
     """How a model is pretrained (Table 5 where the paper says; methods it leaves open are named here)."""
 
     length: Annotated[int, Ge(3)]  # tokens a sequence, [CLS] and [SEP] included
@@ -58,8 +67,10 @@ class Pretraining:
     save_every: Positive = 500  # steps between checkpoints a killed run continues from
     limit_tokens: Positive | None = None  # of the corpus; null = all
 
-    def __post_init__(self):
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
         refuse_long_warmup(self.warmup, self.steps, self.decay)
+        return self
 
     @property
     def decay(self) -> int:
@@ -75,7 +86,7 @@ class Pretraining:
 def identity(recipe: Pretraining) -> dict[str, Any]:
     """Return what tells a run of a recipe from one of another, without what no run before had otherwise."""
     before = {"falling": None, "held_out": "first"}
-    return {key: value for key, value in asdict(recipe).items() if before.get(key, ...) != value}
+    return {key: value for key, value in recipe.model_dump().items() if before.get(key, ...) != value}
 
 
 def refuse_long_warmup(warmup: int, steps: int, falling: int = 0) -> None:
@@ -91,20 +102,20 @@ def refuse_untrained_positions(key: str, length: int, recipe: Pretraining) -> No
         raise ValueError(f"{key} {length} is more than pretrain.length {recipe.length}: no later position is trained")
 
 
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class Schedule:
+class Schedule(Strict):
     """What Table 5 sets by size."""
 
     steps: Positive
     learning_rate: Rate
     warmup: Annotated[int, Ge(0)]
 
-    def __post_init__(self):
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
         refuse_long_warmup(self.warmup, self.steps)
+        return self
 
 
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class Finetuning:
+class Finetuning(Strict):
     """One recipe for every algorithm: the same budget, grid and seeds."""
 
     groups: Annotated[dict[str, Annotated[list[Task], MinLen(1)]], MinLen(1)]  # run name -> its tasks
@@ -115,39 +126,39 @@ class Finetuning:
     warmup_share: Annotated[float, Ge(0), Lt(1)] = 0.1
     dropout: Share = 0.1
     weight_decay: Share = 0.01
-    seeds: Seeds = field(default_factory=lambda: [42])
+    seeds: Seeds = [42]
     precision: Precision = "auto"
     curve: Annotated[int, Ge(0)] = 0  # points at which the tasks of Figures 3 and 9 are followed; they choose nothing
     limit_train: Positive | None = None  # items; null = all
     limit_evaluation: Positive | None = None
-    splits: dict[Task, Annotated[list[str], Len(2, 2)]] = field(default_factory=dict)  # task -> [train, reported]
-    epochs_of: dict[Task, Positive] = field(default_factory=dict)  # a task's own number of them
-    length_of: dict[Task, Positive] = field(default_factory=dict)  # a task's own tokens per item
+    splits: dict[Task, Annotated[list[str], Len(2, 2)]] = {}  # task -> [train, reported]
+    epochs_of: dict[Task, Positive] = {}  # a task's own number of them
+    length_of: dict[Task, Positive] = {}  # a task's own tokens per item
 
-    def __post_init__(self):
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
         tasks = [task for group in self.groups.values() for task in group]
         if twice := [task for task, times in Counter(tasks).items() if times > 1]:
             raise ValueError(f"groups: {', '.join(twice)} would be run, and counted, twice")
+        return self
 
     def tokens(self, task: str) -> int:
         """Return how many tokens an item of a task has at most."""
         return self.length_of.get(task, self.length)
 
 
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class AttentionCapture:
+class AttentionCapture(Strict):
     """Which attention is measured, and on how much."""
 
     tasks: list[Task]
-    tasks_of: dict[Model, list[Task]] = field(default_factory=dict)  # a size's own list
+    tasks_of: dict[Model, list[Task]] = {}  # a size's own list
     algorithms: list[Algorithm] | None = None  # of those trained; null = all
     samples: Positive = 1024  # caption of Fig. 4
     batch: Positive = 16
     length: Positive = 128
 
 
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class Decoding:
+class Decoding(Strict):
     """The causal models of Table 7, pretrained on the study's corpus and asked without fine-tuning."""
 
     models: Annotated[list[Model], MinLen(1)]  # widths and depths; the paper gives none for its decoders
@@ -156,24 +167,25 @@ class Decoding:
     tokenizer: Literal["gpt2", "bpe"]
     pretrain: Pretraining
     vocabulary: Positive | None = None  # of a trained tokenizer
-    seeds: Seeds = field(default_factory=lambda: [42])
+    seeds: Seeds = [42]
     length: Positive = 128  # tokens that a question and its passage may have
     limit_evaluation: Positive | None = None
-    splits: dict[Task, str] = field(default_factory=dict)  # task -> reported
-    algorithms_of: dict[Model, Annotated[list[DecoderAlgorithm], MinLen(1)]] = field(default_factory=dict)
+    splits: dict[Task, str] = {}  # task -> reported
+    algorithms_of: dict[Model, Annotated[list[DecoderAlgorithm], MinLen(1)]] = {}
 
-    def __post_init__(self):
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
         if self.tokenizer == "bpe" and self.vocabulary is None:
             raise ValueError("tokenizer 'bpe' is trained on the corpus: give it a vocabulary")
         refuse_untrained_positions("length", self.length, self.pretrain)
+        return self
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, algorithm) that is trained."""
         return [(m, a) for m in self.models for a in self.algorithms_of.get(m, self.algorithms)]
 
 
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class Costs:
+class Costs(Strict):
     """What is timed for Table 9, and up to which length."""
 
     models: Annotated[list[Model], MinLen(1)]
@@ -181,11 +193,10 @@ class Costs:
     batch: Positive = 32
     length: Positive = 128
     rounds: Annotated[int, Ge(5)] = 25  # turns that every way of computing attention takes
-    lengths: list[Positive] = field(default_factory=lambda: [512, 1024, 2048, 4096, 8192])  # of attention alone
+    lengths: list[Positive] = [512, 1024, 2048, 4096, 8192]  # of attention alone
 
 
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class MultiHop:
+class MultiHop(Strict):
     """The controlled study: stories with chains of facts, and questions with a known number of hops."""
 
     layers: Annotated[list[Positive], MinLen(1)]  # depths that are compared
@@ -194,22 +205,24 @@ class MultiHop:
     pretrain: Pretraining  # schedule; `length` is the sentences of a story
     hops: Annotated[int, Ge(1), Le(3)] = 3  # of the longest question
     chains: Annotated[int, Ge(2)] = 3  # side by side; chance is one of them
-    relations: list[Relation] = field(default_factory=lambda: list(get_args(Relation)))
+    relations: list[Relation] = list(get_args(Relation))
     entities: Annotated[int, Ge(6), Le(40)] = 12  # of each kind
     hidden: Positive = 64
     heads: Positive = 4
     strength: Annotated[float, Ge(0)] = 0.2  # BERT-Mini's
     items: Positive = 300  # stories of the exam
     exam: str = "exam"  # which stories: another name draws others
-    more_seeds: dict[Algorithm, Seeds] = field(default_factory=dict)  # of some algorithms, after the seeds of all
+    more_seeds: dict[Algorithm, Seeds] = {}  # of some algorithms, after the seeds of all
 
-    def __post_init__(self):
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
         for name, seeds in self.more_seeds.items():
             if name not in self.algorithms or set(seeds) & set(self.seeds):
                 raise ValueError(f"more_seeds: {name} is not among the algorithms, or has a seed of all")
         if self.pretrain.length != (told := 2 * self.hops * self.chains):
             chains = f"{self.hops} hops in {self.chains} chains"
             raise ValueError(f"pretrain.length: {chains} make stories of {told} sentences")
+        return self
 
     def runs(self) -> list[tuple[int, str, int]]:
         """Return depth, algorithm and seed of every encoder that is trained."""
@@ -218,36 +231,36 @@ class MultiHop:
         return [(layers, *one) for layers in self.layers for one in every]
 
 
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class Larger:
+class Larger(Strict):
     """A larger model beside the one of `Beyond`, by its recipe: at λ = 0 and at the size's own λ."""
 
     model: Model
-    seeds: Seeds = field(default_factory=lambda: [42])
+    seeds: Seeds = [42]
     learning_rate: Rate | None = None  # null: the recipe's, with which a wide model may learn nothing
     precision: Precision | None = None  # null: the recipe's, in which a wide model may take twice the time
 
     def recipe(self, usual: Pretraining) -> Pretraining:
         """Return the recipe that this model is trained by: the usual one but for its own rate and precision."""
         own = {"learning_rate": self.learning_rate, "precision": self.precision}
-        return replace(usual, **{name: value for name, value in own.items() if value})
+        return usual.changed(**{name: value for name, value in own.items() if value})
 
 
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class Beyond:
+class Beyond(Strict):
     """The open questions of notebook 12: High at other strengths, and at learned ones, on one model; larger models."""
 
     model: Model
     strengths: list[Annotated[float, Ge(0)]]  # λ
     pretrain: Pretraining
-    learned: list[Literal["head", "layer"]] = field(default_factory=lambda: ["head"])  # what has a learned λ of its own
-    larger: list[Larger] = field(default_factory=list)
-    seeds: Seeds = field(default_factory=lambda: [42])
+    learned: list[Literal["head", "layer"]] = ["head"]  # what has a learned λ of its own
+    larger: list[Larger] = []
+    seeds: Seeds = [42]
     sequences: Positive = 32  # of held-out text, on which rounds of messages, heads and tokens are looked at
 
-    def __post_init__(self):
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
         named = Counter((one.model, one.recipe(self.pretrain)) for one in self.larger)
         if twice := [f"{m} at learning rate {own.learning_rate:g}" for (m, own), times in named.items() if times > 1]:
             raise ValueError(f"larger: {', '.join(twice)} is there twice; put its seeds into one entry")
         if any(one.model == self.model for one in self.larger):
             raise ValueError(f"larger: {self.model} is the model of beyond itself, which stands beside the larger ones")
+        return self

@@ -2,16 +2,14 @@
 
 import difflib
 import json
-from dataclasses import asdict, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from annotated_types import Ge, Gt, MinLen
-from pydantic import TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass
+from pydantic import ValidationError, model_validator
 
 from saobp.study.setup import paths, recipes, typed_by_hand
-from saobp.study.setup.recipes import STRICT, Algorithm, Model, Positive, Pretraining, Schedule, Seeds
+from saobp.study.setup.recipes import Algorithm, Model, Positive, Pretraining, Schedule, Seeds, Strict
 
 
 class StudyError(ValueError):
@@ -23,8 +21,7 @@ STAND_INS = "narrow"  # whose splits stand in where a mirror lacks the ones of t
 EXERCISE = "smoke"  # the study whose models train for seconds: it checks that everything runs
 
 
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class Study:
+class Study(Strict):
     """A whole study: data, models, algorithms, seeds and the recipe of each stage."""
 
     name: str
@@ -41,14 +38,15 @@ class Study:
     multihop: recipes.MultiHop | None = None
     beyond: recipes.Beyond | None = None
     vocabulary: Positive | None = None  # of a trained tokenizer
-    seeds: Seeds = field(default_factory=lambda: [42])  # the paper's only seed
-    algorithms_of: dict[Model, Annotated[list[Algorithm], MinLen(1)]] = field(default_factory=dict)  # a size's own list
-    schedules: dict[Model, Schedule] = field(default_factory=dict)  # where a size has its own; else `pretrain`'s
-    strengths: dict[Model, Annotated[float, Ge(0)]] = field(default_factory=dict)  # λ; default Sec. 6, by size
+    seeds: Seeds = [42]  # the paper's only seed
+    algorithms_of: dict[Model, Annotated[list[Algorithm], MinLen(1)]] = {}  # a size's own list
+    schedules: dict[Model, Schedule] = {}  # where a size has its own; else `pretrain`'s
+    strengths: dict[Model, Annotated[float, Ge(0)]] = {}  # λ; default Sec. 6, by size
     tokens: str | None = None  # a file of `saobp tokens`, which encoders read in place of the corpus
     minutes: Positive | None = None  # for a row of the tables: what schedules and limits were fitted to
 
-    def __post_init__(self):
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
         if self.tokenizer in ("wordpiece", "bpe") and self.vocabulary is None:
             raise ValueError(f"tokenizer '{self.tokenizer}' is trained on the corpus: give it a vocabulary")
         if self.tokenizer in ("gpt2", "bpe"):
@@ -60,6 +58,7 @@ class Study:
             own, usual = (getattr(recipe, key) for recipe in (self.beyond.pretrain, self.pretrain))
             if own != usual:
                 raise ValueError(f"beyond.pretrain.{key} {own} is not pretrain.{key} {usual}: give both the same")
+        return self
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, algorithm) that is trained: `algorithms`, or a size's own list if it has one."""
@@ -86,7 +85,7 @@ class Study:
         return self._scheduled(self.section("decoder").pretrain, model)
 
     def _scheduled(self, recipe: Pretraining, model: str) -> Pretraining:
-        return replace(recipe, **asdict(self.schedules[model])) if model in self.schedules else recipe
+        return recipe.changed(**dict(self.schedules[model])) if model in self.schedules else recipe
 
 
 def available() -> list[str]:
@@ -111,8 +110,8 @@ def load_study(name_or_path: str | Path) -> Study:
     """Read a study and check every key. Raises StudyError, one line that names the file and the key."""
     path = find(name_or_path)
     try:
-        # as JSON, because there a mapping may become a dataclass while numbers and texts stay strictly apart
-        study = TypeAdapter(Study).validate_json(json.dumps(typed_by_hand.read(path), default=str))
+        # as JSON: what YAML alone has, such as a date, is a text there, and an error speaks of arrays and objects
+        study = Study.model_validate_json(json.dumps(typed_by_hand.read(path), default=str))
     except ValidationError as error:
         raise StudyError(f"{path}: {_explain(error)}") from None
     except ValueError as error:
@@ -126,8 +125,8 @@ def load_study(name_or_path: str | Path) -> Study:
 def _explain(error: ValidationError) -> str:
     """Put the first validation error in one line that names the key, and the key that was meant."""
     key, first = typed_by_hand.first_flaw(error)
-    if first["type"] in typed_by_hand.UNKNOWN:
-        known = {key for kind in (Study, *vars(recipes).values()) for key in getattr(kind, "__dataclass_fields__", ())}
+    if first["type"] == typed_by_hand.UNKNOWN:
+        known = {key for kind in (Study, *vars(recipes).values()) for key in getattr(kind, "model_fields", ())}
         close = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)
         return f"unknown key {key!r}" + (f": did you mean '{close[0]}'?" if close else "")
     if first["type"] == "missing":

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML, YAMLError
 
 KINDS = {kind.__name__: kind for kind in (int, float, bool, str)}  # annotations of a parameter that are looked at
-UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # a key that is not known, of a TypedDict or a dataclass
+UNKNOWN = "extra_forbidden"  # what pydantic calls a key that is not known
 
 
 def first_flaw(error: ValidationError) -> tuple[str, ErrorDetails]:
@@ -23,7 +23,7 @@ def first_flaw(error: ValidationError) -> tuple[str, ErrorDetails]:
     A key that is not known comes before one that is missing: it may be that one, misspelt.
     """
     errors = error.errors(include_url=False)
-    first = next((one for one in errors if one["type"] in UNKNOWN), errors[0])
+    first = next((one for one in errors if one["type"] == UNKNOWN), errors[0])
     return ".".join(map(str, first["loc"])), first
 
 

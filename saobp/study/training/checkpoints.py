@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ def work_folder(study: Study, model: str, algorithm: str, seed: int, text: str) 
 
 def finetune_folder(study: Study, checkpoint: Path, group: str, seed: int, source: Source) -> Path:
     """Return where a fine-tuning run keeps its finished tasks; other weights or another recipe get another folder."""
-    identity = (asdict(study.finetune), source.name, paths.digest(checkpoint / "model.safetensors"))
+    identity = (study.finetune.model_dump(), source.name, paths.digest(checkpoint / "model.safetensors"))
     return paths.build(study.name) / "work" / marked(f"{checkpoint.name}-{group}-{seed}", identity)
 
 
@@ -82,11 +81,11 @@ def pretrained(study_name: str, model: str, algorithm: str, seed: int) -> Path:
 
 def made_of(study: Study, model: str, algorithm: str, seed: int) -> dict[str, Any]:
     """Return all that a study says of the training of a model: name -> value, as JSON has it."""
-    said = asdict(study.section("decoder") if labels.is_decoder(model) else study)
+    said = (study.section("decoder") if labels.is_decoder(model) else study).model_dump()
     strength = strength_used(model.removeprefix(labels.DECODER), algorithm, study.strengths)
     given = {"algorithm": algorithm, "strength": strength, "seed": seed, "data": sources.chosen(study.data)}
     text = {name: said.get(name, getattr(study, name)) for name in TEXT}
-    trained = {key: value for key, value in asdict(recipe_of(study, model)).items() if key not in MEASURING}
+    trained = {key: value for key, value in recipe_of(study, model).model_dump().items() if key not in MEASURING}
     return given | text | trained
 
 

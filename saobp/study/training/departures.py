@@ -1,7 +1,6 @@
 """What a run does otherwise than the paper, and what the paper leaves open: the data that go with every number."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import fields
 from typing import Any
 
 from saobp.study.paper import numbers
@@ -161,7 +160,7 @@ def _trained(study: Study, model: str, recipe: Pretraining, seeds: Collection[in
     row = {"model": (size.scaled_from or model).title()}
     known: dict[str, tuple] = {name: (paper.value(5, metric=metric, **row),) for name, metric in TABLE5.items()}
     known["scheduler"] = (paper.printed(5, metric="lr_scheduler_type", **row),)
-    usual = {field.name: field.default for field in fields(Pretraining)}
+    usual = {name: field.default for name, field in Pretraining.model_fields.items()}
     known |= INFERRED | {name: (usual[SCHEDULE[name]], "BERT") for name in ("masking", "dropout", "weight decay")}
     words = VOCABULARY if study.tokenizer == "bert" else f"{study.tokenizer}, at most {study.vocabulary} words"
     found = [("vocabulary", words, VOCABULARY, "BERT"), _seed(seeds)]

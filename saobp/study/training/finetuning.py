@@ -4,7 +4,7 @@ import copy
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from math import ceil, inf
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,7 @@ def finetune(
     )
     model, collate = with_head(task, checkpoint, recipe, seed), collator(spec, tokenizer)
     chosen = choose(recipe.precision, model, collate([*train.take(min(recipe.batch, len(train)))]))
-    trainer = trainer_of(model, task, train, tokenizer, replace(recipe, precision=chosen.name), seed, folder)
+    trainer = trainer_of(model, task, train, tokenizer, recipe.changed(precision=chosen.name), seed, folder)
     shown = collate([*reported.take(min(SHOWN, len(reported)))])
 
     def measure(model: nn.Module) -> dict[str, Any]:

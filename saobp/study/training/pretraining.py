@@ -9,7 +9,7 @@ writes the record.
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
@@ -65,7 +65,7 @@ def _content(study: Study, recipe: Pretraining) -> dict[str, Any]:
 def write_tokens(file: Path, study_name: str, names: Sequence[str] = ()) -> Path:
     """Write the text of a study to a token file, or that of other data sets, `names`, in equal parts."""
     study = load_study(study_name)
-    study = replace(study, tokens=None, corpus=dict.fromkeys(names, 1.0) if names else study.corpus)
+    study = study.changed(tokens=None, corpus=dict.fromkeys(names, 1.0) if names else study.corpus)
     source = sources.resolve(study.data)
     about = _content(study, study.pretrain) | {"source": source.name}
     return corpora.write_file(file, *texts(study, study.models[0], source), about)
@@ -119,7 +119,7 @@ def metrics(
         "parameters": body_parameters(model, network.config.vocab_size),
         "parameters_trained": architectures.parameter_count(network),
         "tokens": recipe.steps * recipe.batch * recipe.length,
-        "recipe": asdict(recipe),
+        "recipe": recipe.model_dump(),
         "size": asdict(SIZES[model]),
     }
 

@@ -3,7 +3,6 @@
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +109,7 @@ def pretrain(
     callbacks += (collator,) if isinstance(collator, SeededMasking) else ()
     sample = collator([blocks[index] for index in range(min(recipe.batch, len(blocks)))])
     chosen = precision.choose(recipe.precision, model, sample)
-    recipe = replace(recipe, precision=chosen.name)
+    recipe = recipe.changed(precision=chosen.name)
     observers = [
         watch.FollowHeldOut(measure, schedule or evaluation_steps(recipe.steps, recipe.evaluations)),
         watch.StopAtNaN(folder), checkpoints.SealCheckpoints(), watch.NoteSitting(chosen), watch.Progress(folder.name),

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 from scipy import stats
 
 from saobp.study.beyond import plan
 from saobp.study.records.schema import Record
 from saobp.study.setup import labels, paths, typed_by_hand
-from saobp.study.setup.recipes import STRICT
+from saobp.study.setup.recipes import Strict
 from saobp.study.statistics import Error, Estimate, level_at
 from saobp.study.statistics.intervals import NORMAL
 
@@ -26,10 +26,9 @@ AT_PAPER_SIZE, SCALED, STORIES, PUBLIC, PRINTED = (
 SEEDS = "Student's t over seeds"
 
 
-class Claim(BaseModel):
+class Claim(Strict):
     """One claim as data/claims.yaml has it, with its margin as a number."""
 
-    model_config = STRICT | {"frozen": True}
     id: str
     title: str
     sentence: str
