@@ -33,6 +33,11 @@ def test_a_text_is_read_by_the_rules_of_yaml_1_2(text, value):
     assert typed_by_hand.parse(text) == value
 
 
+def test_a_sign_in_a_text_or_a_comment_hides_no_parameter_and_cuts_none():
+    cell = 'language = "C# or F#"  # as written\nnote = "a = b"\nrate = 1e-3  # as lr=1e-3\n'
+    assert typed_by_hand.declared(cell) == {"language": "C# or F#", "note": "a = b", "rate": 1e-3}
+
+
 @pytest.mark.parametrize("text", ["a: 1\na: 2", "a: {b: 1, b: 1}", "a: [", "a: *nothing", "a: !unknown 1", "\t- a"])
 def test_a_file_that_says_a_thing_twice_or_is_no_yaml_is_refused_in_one_line(tmp_path, text):
     (tmp_path / "a.yaml").write_text(text)

@@ -76,7 +76,8 @@ def declared(source: str) -> dict[str, Any]:
     For a default that the cell computes stands the type of its annotation, or `object`. An annotation `float` makes a
     whole number a float. Raises SyntaxError if the cell is no Python; IPython's own lines are passed over.
     """
-    # papermill's `inspect_notebook` loses a parameter whose line has a second `=`, and cuts a text at its `#`
+    # papermill's `inspect_notebook` loses a parameter whose line has a second `=`, cuts a text at its `#`, takes code
+    # below a parameter for its value, and refuses a notebook that names no kernel
     found = {}
     for node in ast.parse(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE)).body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
