@@ -1,6 +1,6 @@
 """The form of a run record: what each key holds, checked when a record is written and when it is read.
 
-What a stage measures has its form in `metrics`.
+What a stage measures has its form in `training_metrics` or `evaluation_metrics`.
 """
 
 from typing import Any, Literal, NotRequired
@@ -8,7 +8,23 @@ from typing import Any, Literal, NotRequired
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from saobp.study.records.metrics import METRICS, STRICT, Device, Failure
+from saobp.study.records.evaluation_metrics import (
+    AttentionMetrics,
+    CheckedResult,
+    CostMetrics,
+    DecoderMetrics,
+    FinetuneMetrics,
+    UntrainedMetrics,
+)
+from saobp.study.records.training_metrics import (
+    BeyondMetrics,
+    BranchedMetrics,
+    Device,
+    Failure,
+    HopsMetrics,
+    PretrainMetrics,
+    exact,
+)
 from saobp.study.setup.typed_by_hand import first_flaw
 
 SCHEMA = 3
@@ -60,7 +76,7 @@ class Data(TypedDict, total=False):
     text: Text
 
 
-@STRICT
+@exact
 class Record(TypedDict):
     """One execution of one notebook; `metrics` are its stage's, of `METRICS`."""
 
@@ -91,6 +107,12 @@ class Failed(Exception):
         return {"reason": self.reason, "message": str(self)}
 
 
+FORMS = {  # of the stages that tables, figures and claims read; another's metrics are as its notebook has them
+    "pretrain": PretrainMetrics, "branched": BranchedMetrics, "decoder": DecoderMetrics, "finetune": FinetuneMetrics,
+    "attention": AttentionMetrics, "beyond": BeyondMetrics, "hops": HopsMetrics, "retrofit": CheckedResult,
+    "retrofit-untrained": UntrainedMetrics, "cost": CostMetrics, "alternations": CostMetrics,
+}  # fmt: skip
+METRICS = {stage: TypeAdapter(form) for stage, form in FORMS.items()}
 _RECORD = TypeAdapter(Record)
 
 

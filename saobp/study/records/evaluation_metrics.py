@@ -1,0 +1,187 @@
+"""What is measured on a model, for a run record: scores of tasks, attention, similarity of texts, time.
+
+Scores are in percent, intervals of 95 %. `training_metrics` has what training leaves.
+"""
+
+from typing import Annotated, Any, NotRequired
+
+from pydantic import AfterValidator
+from typing_extensions import TypedDict
+
+from saobp.study.records.training_metrics import Failure, Finished, Interval, Number, exact
+
+
+@exact
+class Result(TypedDict, total=False):
+    """One task's result, as `scoring.score_predictions` returns it, or why it has none."""
+
+    failed: Failure
+    scores: dict[str, float]
+    headline: float
+    metric: str
+    items: int
+    interval: Interval
+    chance: float
+    majority: float
+    below_chance: bool
+    constant: bool
+    outcomes: list[float]
+    outcomes_f1: list[float]
+    outcomes_normalized: list[int]
+    labels: list[float]
+    by_hops: dict[str, list[float]]
+    floor: dict[str, Any]  # a bag of words' result, or the reason why it has none
+    epoch: int
+    seconds: float
+    curve: list[dict[str, Any]]
+    epochs: list[dict[str, Any]]
+    attention: dict[str, Any]
+    configuration: dict[str, Any]
+    losses: list[float]
+    tokens: int
+    precision: dict[str, Any]
+
+
+SCORED = {"headline", "scores", "outcomes", "interval", "metric", "items"}  # what every result has
+
+
+def _known(task: Result) -> Result:
+    if "failed" not in task and (missing := SCORED - set(task)):
+        raise ValueError(f"lacks {', '.join(sorted(missing))}, and has no failed")
+    if len(task.get("outcomes", [])) != task.get("items", 0):
+        raise ValueError(f"{len(task['outcomes'])} outcomes of {task['items']} items")
+    return task
+
+
+CheckedResult = Annotated[Result, AfterValidator(_known)]  # whole, or failed
+
+
+@exact
+class FinetuneMetrics(TypedDict):
+    """Stage `finetune`."""
+
+    tasks: dict[str, CheckedResult]
+
+
+@exact
+class DecoderMetrics(Finished):
+    """Stage `decoder`."""
+
+    token_perplexity: Number
+    word_perplexity: Number
+    words: int
+    context: int
+    tokens_trained: int
+    tasks: dict[str, CheckedResult]
+    leak: dict[str, Any]
+
+
+class Mean(TypedDict):
+    """A measure's mean over texts, layers and heads, its interval over texts, and how many there are."""
+
+    mean: Number
+    low: Number
+    high: Number
+    samples: float
+    undefined: NotRequired[float]
+
+
+class Means(TypedDict):
+    """The means of the refined matrix."""
+
+    gtd: Mean
+    indirect_entropy: Mean
+    clustering_barrat: Mean
+    betweenness: Mean
+    entropy: NotRequired[Mean]
+    sparsity: NotRequired[Mean]
+    column_mass_maximum: NotRequired[Mean]
+
+
+@exact
+class AttentionMetrics(TypedDict):
+    """Stage `attention`: measures of both matrices, over heads, layers and texts."""
+
+    task: str
+    means: Means
+    changes: dict[str, dict[str, Number]]  # measure -> softmax, refined, change, low, high, samples, undefined
+    graph: dict[str, list[Number]]  # measure -> a number a head and text
+    matrices: dict[str, dict[str, Any]]  # "raw" or "refined" -> measure -> (layer, head); by_layer; overall
+    nan: dict[str, dict[str, int]]  # matrix -> measure -> undefined numbers
+    samples: int
+    tokens: int
+    layers: int
+    heads: int
+    beta: float
+    hops: int
+    graph_nodes: int | None
+    graph_threshold: float
+    spectrum: bool
+    keep_maps: int
+
+
+class Middle(TypedDict):
+    """The median of the rounds, and its quartiles."""
+
+    median: Number
+    low: Number
+    high: Number
+
+
+class Timing(TypedDict):
+    """One phase of one way to attend; ratios to the fused and to the spelled-out plain attention."""
+
+    milliseconds: Middle
+    ratio: Middle
+    ratio_to_eager: Middle
+    kernel: str
+    tokens_per_second: NotRequired[Middle]
+    samples_per_second: NotRequired[Middle]
+    gmacs: NotRequired[float]
+    peak_mib: NotRequired[Middle | None]
+    kept_mib: NotRequired[float]
+
+
+class Way(TypedDict, total=False):
+    """One way to attend."""
+
+    train: Timing
+    train_no_dropout: Timing
+    inference: Timing
+    parameters: int
+
+
+@exact
+class CostMetrics(TypedDict):
+    """Stages `cost` and `alternations`: times of each way to attend, and their ratios."""
+
+    code: str
+    torch: str
+    threads: int
+    load_average: float
+    repeats: int
+    ways: dict[str, Way]
+    processes: NotRequired[int]
+    lengths: NotRequired[list[dict[str, Any]]]
+
+
+class Point(TypedDict):
+    """What one form of the step does to an encoder: the rank correlation in percent, and its change in points."""
+
+    strength: float
+    spearman: float
+    difference: float
+    interval: Interval
+    layers: list[dict[str, dict[str, Number]]]  # measure -> raw, refined
+    factor: NotRequired[str]
+    layer: NotRequired[int]
+
+
+@exact
+class UntrainedMetrics(Result, total=False):
+    """Stage `retrofit-untrained`: similarity of pairs of sentences and attention by layer, or a decoder's task."""
+
+    similarity: list[Point]
+    one_layer: list[Point]
+    pairs: int
+    texts: int
