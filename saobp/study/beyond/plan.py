@@ -14,16 +14,16 @@ from pydantic_core import to_jsonable_python
 
 from saobp.study import records
 from saobp.study.setup import paths, typed_by_hand
-from saobp.study.setup.recipes import Positive, Strict
+from saobp.study.setup.recipes import Positive
 
 Make = Callable[[Path, Path], Any]  # makes the record at a path, working in a folder
 Entry = tuple[str, Make, dict[str, Any]]  # its name, and the recipe that its metrics then tell, {} if they tell none
 
 
-Kind = TypeVar("Kind", bound=Strict)
+Kind = TypeVar("Kind", bound=typed_by_hand.Strict)
 
 
-class Endpoint(Strict):
+class Endpoint(typed_by_hand.Strict):
     """What is compared, between what, in which unit; within ± `margin` a difference counts as none."""
 
     endpoint: str
@@ -55,7 +55,7 @@ class Primary(Endpoint):
         return self.read or self.analyses
 
 
-class Question(Strict):
+class Question(typed_by_hand.Strict):
     """What every planned study says; a study's runs add what they read."""
 
     question: str
@@ -73,7 +73,7 @@ class Planned(Question):
     model_config = ConfigDict(extra="allow")
 
 
-class Plan(Strict):
+class Plan(typed_by_hand.Strict):
     """A plan: its studies by name, and what was done otherwise once runs had started."""
 
     name: str

@@ -23,8 +23,9 @@ from saobp.study.data.task_rows import Task
 from saobp.study.evaluation import scoring
 from saobp.study.evaluation.heldout import flow
 from saobp.study.records.schema import Failed
-from saobp.study.setup.recipes import Finetuning, Seeds, Strict
+from saobp.study.setup.recipes import Finetuning, Seeds
 from saobp.study.setup.studies import STAND_INS, load_study
+from saobp.study.setup.typed_by_hand import Strict
 from saobp.study.training import finetuning
 from saobp.study.training.architectures import refine_with
 from saobp.study.training.departures import differs

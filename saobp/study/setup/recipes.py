@@ -4,11 +4,12 @@ from collections import Counter
 from typing import Annotated, Any, Literal, Self, get_args
 
 from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
-from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, model_validator
 
 from saobp.study.setup import labels
 from saobp.study.setup.sizes_and_strengths import LEAKY, SIZES
 from saobp.study.setup.tasks_and_metrics import TASKS
+from saobp.study.setup.typed_by_hand import Strict
 
 Positive = Annotated[int, Gt(0)]
 Rate = Annotated[float, Gt(0), Le(1)]
@@ -27,19 +28,6 @@ def _different(seeds: list[int]) -> list[int]:
     if len(set(seeds)) < len(seeds):
         raise ValueError("one stands there twice")
     return seeds
-
-
-class Strict(BaseModel):
-    """What a file says: a key that it does not know, or a value of another type, is an error; nothing changes later."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-    def __str__(self) -> str:
-        return repr(self)  # pydantic's lacks the class, and what a run depends on is told by this text
-
-    def changed(self, **values: Any) -> Self:
-        """Return a copy with other values, checked as a new one is: ValidationError, a ValueError, if one is wrong."""
-        return type(self).model_validate(dict(self) | values)
 
 
 SEEDS = range(2**32)  # what numpy and torch take

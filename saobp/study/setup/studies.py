@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, MinLen
 from pydantic import ValidationError, model_validator
 
 from saobp.study.setup import paths, recipes, typed_by_hand
-from saobp.study.setup.recipes import Algorithm, Model, Positive, Pretraining, Schedule, Seeds, Strict
+from saobp.study.setup.recipes import Algorithm, Model, Positive, Pretraining, Schedule, Seeds
 
 
 class StudyError(ValueError):
@@ -21,7 +21,7 @@ STAND_INS = "narrow"  # whose splits stand in where a mirror lacks the ones of t
 EXERCISE = "smoke"  # the study whose models train for seconds: it checks that everything runs
 
 
-class Study(Strict):
+class Study(typed_by_hand.Strict):
     """A whole study: data, models, algorithms, seeds and the recipe of each stage."""
 
     name: str

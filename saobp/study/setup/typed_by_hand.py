@@ -1,4 +1,4 @@
-"""YAML and numbers as people type them, by the rules of YAML 1.2.
+"""YAML and numbers as people type them, by the rules of YAML 1.2, and models of what a file may say.
 
 `010` is ten and `1:30` a text (YAML 1.1 reads eight and ninety), `1e-4` is a number, a key that stands twice an error.
 """
@@ -7,14 +7,27 @@ import ast
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML, YAMLError
 
 KINDS = {kind.__name__: kind for kind in (int, float, bool, str)}  # annotations of a parameter that are looked at
 UNKNOWN = "extra_forbidden"  # what pydantic calls a key that is not known
+
+
+class Strict(BaseModel):
+    """What a file says: a key that it does not know, or a value of another type, is an error; nothing changes later."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    def __str__(self) -> str:
+        return repr(self)  # pydantic's lacks the class, and what a run depends on is told by this text
+
+    def changed(self, **values: Any) -> Self:
+        """Return a copy with other values, checked as a new one is: ValidationError, a ValueError, if one is wrong."""
+        return type(self).model_validate(dict(self) | values)
 
 
 def first_flaw(error: ValidationError) -> tuple[str, ErrorDetails]:

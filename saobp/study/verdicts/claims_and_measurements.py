@@ -15,7 +15,7 @@ from scipy import stats
 from saobp.study.beyond import plan
 from saobp.study.records.schema import Record
 from saobp.study.setup import labels, paths, typed_by_hand
-from saobp.study.setup.recipes import Strict
+from saobp.study.setup.typed_by_hand import Strict
 from saobp.study.statistics import Error, Estimate, level_at
 from saobp.study.statistics.intervals import NORMAL
 
