@@ -28,13 +28,13 @@ def _deeper(run: Record) -> slice:
 
 def gap(
     studies: Studies, numbers: dict[str, str], sides: Sequence[str] = SIDES, task: str = "",
-    printed: dict[str, tuple[str, str]] | None = None, metric: str = "", post_hoc: bool = False,
+    printed: dict[str, tuple[str, str]] | None = None, metric: str = "", post_hoc: bool = False, deeper: bool = False,
 ) -> Iterator[Measurement]:  # fmt: skip
     """One algorithm minus another by size, for some numbers by part; on one task or a mean over all.
 
-    A number is a measure by its name, "deep" in front for the deeper half of the layers alone; or "skewness" for the
-    size of the skewness of the heads' entropies. The paper's are those of `printed` (size -> the sides' ids), or of a
-    metric of Table 1. Where some pairs were measured on two machines, the pairs of one stand aside.
+    A number is a measure by its name, of all layers or of the `deeper` half of them alone; or "skewness" for the size
+    of the skewness of the heads' entropies. The paper's are those of `printed` (size -> the sides' ids), or of a metric
+    of Table 1. Where some pairs were measured on two machines, the pairs of one stand aside.
     """
     split = _on_two_machines(studies, sides)
 
@@ -49,7 +49,7 @@ def gap(
             return None
         if name == "skewness":
             return abs(float(stats.skew(np.ravel(estimates.matrix(run)["entropy"]))))
-        return mean_of(run, name.removeprefix("deep "), _deeper(run) if name.startswith("deep ") else slice(None))
+        return mean_of(run, name, _deeper(run) if deeper else slice(None))
 
     own = partial(over_seeds, studies, "attention", sides=sides, paper=paper, post_hoc=post_hoc)
     for part, name in numbers.items():
