@@ -15,6 +15,7 @@ from saobp.study.statistics import mean_interval
 
 COMPARED = ("original", "high", LEAKY)
 PASSES = ("full_pass", "prefixes")
+FORM = "High,\nall rows"  # what `LEAKY` is called where the figure shows by itself that it leaks
 SEEN = 0.01  # nats from which on a position leaks
 
 
@@ -105,4 +106,4 @@ def _positions(ax: Axes, frame: pd.DataFrame) -> None:
 
 
 def _name(algorithm: str) -> str:
-    return labels.algorithm_title(algorithm).removesuffix(" (leaks)").replace(", ", ",\n")
+    return FORM if algorithm == LEAKY else labels.algorithm_title(algorithm)

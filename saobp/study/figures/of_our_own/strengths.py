@@ -16,9 +16,9 @@ from saobp.study.setup import labels
 from saobp.study.statistics import mean_interval
 from saobp.study.statistics.trajectories import STARTED
 
-PANELS = {  # their title, and the span that an axis shows at least
-    "loss": ("Held-out loss (nats)", 0.05), "accuracy": ("Masked words right (share)", 0.01),
-    "entropy": ("Entropy (nats)", 0.05), "gtd": ("GTD", 0.01), "largest_column": ("Largest column sum", 0.1),
+PANELS = {  # their name and unit, and the span that an axis shows at least
+    "loss": ("Held-out loss", "nats", 0.05), "accuracy": ("Masked words right", "share", 0.01),
+    "entropy": ("Entropy", "nats", 0.05), "gtd": ("GTD", "", 0.01), "largest_column": ("Largest column sum", "", 0.1),
 }  # fmt: skip
 SHOWN = (0.0, 0.01, 0.1, 1.0, 10.0)  # strengths that are named where there are many
 STAR = {"mew": 0.6, "mfc": "white", "ls": "none"}
@@ -70,7 +70,7 @@ def _heading(frame: pd.DataFrame, quantity: str) -> str:
     by_seed = frame[frame["learned"] == ""].pivot_table(column, "seed", "strength")
     means, (first, last), count = by_seed.mean(), by_seed.columns[[0, -1]], len(by_seed)
     if count == 1 or len(means) == 1:
-        said = {"name": PANELS[quantity][0].partition(" (")[0], "least": means.min(), "most": means.max(), "n": count}
+        said = {"name": PANELS[quantity][0], "least": means.min(), "most": means.max(), "n": count}
         return style.heading("strength", "seed" if count == 1 else "strength", first=first, **said)
     gap = mean_interval((by_seed[last] - by_seed[first]).tolist())
     change = style.change(gap.value, gap.low, gap.high)
@@ -96,8 +96,9 @@ def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
     ax.set_xlim(left=-smallest / 2)
     ax.set_xticks(shown, [f"{level:g}" for level in shown])
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.set(xlabel="λ (nats)", ylabel=PANELS[quantity][0])
-    return style.at_least(ax, "y", PANELS[quantity][1])
+    name, unit, least = PANELS[quantity]
+    ax.set(xlabel="λ (nats)", ylabel=f"{name} ({unit})" if unit else name)
+    return style.at_least(ax, "y", least)
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
