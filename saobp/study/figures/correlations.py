@@ -111,7 +111,7 @@ def failed_run(table1: pd.DataFrame, width: float = style.PAGE) -> Figure:
     failed, ends = rows.loc[comparisons.FAILED], rows["GTD"].agg(["min", "max"])
     for ax, (other, name) in zip(figure.subplots(1, 2), PANELS.items()):
         for (model, algorithm), row in rows.iterrows():
-            look = style.LOOKS[algorithm.lower()]
+            look = style.LOOKS[comparisons.ALGORITHMS[algorithm]]
             ax.plot(row["GTD"], row[other], look.marker, color=look.colour, markersize=MARKER[model], alpha=0.8, mew=0)
         ax.plot(failed["GTD"], failed[other], "o", color="black", markersize=13, markerfacecolor="none", mew=0.8)
         words = []
@@ -122,7 +122,7 @@ def failed_run(table1: pd.DataFrame, width: float = style.PAGE) -> Figure:
         ax.set_title(style.minus(f"Without the ringed run $r$ goes\nfrom {words[0]} to {words[1]}"), loc="left")
         ax.margins(0.12)
         ax.set(xlabel="GTD", ylabel=name)
-    looks = [(title, style.LOOKS[title.lower()]) for title in comparisons.METHODS]
+    looks = [(labels.algorithm_title(name), style.LOOKS[name]) for name in labels.PAPER_ALGORITHMS]
     handles = [Line2D([], [], ls="", marker=look.marker, color=look.colour, ms=5, label=title) for title, look in looks]
     handles += [Line2D([], [], ls="", marker="o", color="0.4", ms=size, label=name) for name, size in MARKER.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), handletextpad=0.1)

@@ -10,10 +10,10 @@ import numpy as np
 from scipy import stats
 
 from saobp.study.setup.sizes_and_strengths import Size
-from saobp.study.setup.tasks_and_metrics import HUB_ROWS, TASKS
+from saobp.study.setup.tasks_and_metrics import HUB_ROWS, PRINTED, TASKS
 
 ITEMS = {  # rows of the public evaluation splits, by the paper's column
-    spec.title.replace("-Middle", "_Middle"): HUB_ROWS[spec.dataset, spec.config][spec.evaluation_split]
+    PRINTED[spec.name]: HUB_ROWS[spec.dataset, spec.config][spec.evaluation_split]
     for spec in TASKS.values()
     if (spec.dataset, spec.config) in HUB_ROWS  # a task of one's own is none of the paper's
 }

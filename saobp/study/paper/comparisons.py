@@ -8,13 +8,14 @@ import pandas as pd
 
 from saobp.study.paper import arithmetic
 from saobp.study.paper.numbers import Published
-from saobp.study.setup import labels
+from saobp.study.setup import labels, tasks_and_metrics
 from saobp.study.setup.sizes_and_strengths import Size
 from saobp.study.setup.tasks_and_metrics import GLUE
 
 MODELS = tuple(map(labels.published_model, labels.PAPER_SIZES))
-METHODS = tuple(map(labels.algorithm_title, labels.PAPER_ALGORITHMS))
-BENCHMARKS = ("GLUE", "HellaSwag", "RACE_Middle", "SQuAD")
+METHODS = tuple(map(labels.published_algorithm, labels.PAPER_ALGORITHMS))
+SIZES, ALGORITHMS = dict(zip(MODELS, labels.PAPER_SIZES)), dict(zip(METHODS, labels.PAPER_ALGORITHMS))  # our names
+BENCHMARKS = tuple(tasks_and_metrics.BENCHMARKS.values())
 FAILED = ("Medium", "Low")  # the run that gives one answer to everything
 COUNTED = ["model", "algorithm", "phase"]  # that has a count of operations in Table 9
 
@@ -117,7 +118,7 @@ def zero_shot(paper: Published) -> pd.DataFrame:
     no = 100 * arithmetic.BOOLQ_NO / arithmetic.ITEMS["BoolQ"]
     cells = paper.tables[7].query("metric in ('RACE_middle_Acc', 'BoolQ_Acc')")
     rows = cells[["model", "algorithm", "metric", "value"]].rename(columns={"value": "accuracy"})
-    rows["constant answer"] = [25.0 if metric.startswith("RACE") else max(no, 100 - no) for metric in rows["metric"]]
+    rows["constant answer"] = [25.0 if metric == "RACE_middle_Acc" else max(no, 100 - no) for metric in rows["metric"]]
     rows["above a constant answer"] = rows["accuracy"] - rows["constant answer"]
     return rows.reset_index(drop=True)
 

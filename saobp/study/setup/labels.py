@@ -20,6 +20,7 @@ ALGORITHMS = {  # in the order of every legend; their colours: figures/style.py
     "shuffled": "Shuffled",
 }
 PAPER_ALGORITHMS = ("original", "high", "low", "elemmul")  # the rows of Tables 1, 2, 8 and 9, in their order
+PUBLISHED_ALGORITHMS = dict(zip(PAPER_ALGORITHMS, ("Original", "High", "Low", "ElemMul")))
 
 ATTENTION_MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")  # compared everywhere
 
@@ -42,6 +43,11 @@ def is_decoder(model: str) -> bool:
 def published_model(model: str) -> str:
     """A model's name in the published tables: "mini-quarter" -> "Mini", "gpt2-mini" -> "GPT2-Mini"."""
     return ("GPT2-" if is_decoder(model) else "") + size(model).capitalize()
+
+
+def published_algorithm(algorithm: str) -> str:
+    """An algorithm's name in the published tables; one that they do not have keeps its own."""
+    return PUBLISHED_ALGORITHMS.get(algorithm, algorithm)
 
 
 PUBLIC = {"minilm": "MiniLM", "smollm2": "SmolLM2-135M-Instruct"}

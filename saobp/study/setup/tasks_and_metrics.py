@@ -9,7 +9,7 @@ class TaskSpec:
     """One benchmark: its columns on the hub, its labels and its metrics, the headline first."""
 
     name: str
-    title: str  # the paper's column name
+    title: str  # for readers
     dataset: str
     config: str
     kind: Literal["classification", "regression", "choice", "span"]
@@ -68,6 +68,8 @@ TASKS: dict[str, TaskSpec] = {
 # fmt: on
 GRAPHS_OF = "race"  # the task whose attention graphs Figures 2 and 5 are of
 GLUE = {name: spec.title for name, spec in TASKS.items() if spec.dataset.endswith("glue")}  # in Table 8's order
+BENCHMARKS = {"glue": "GLUE", "hellaswag": "HellaSwag", "race": "RACE_Middle", "squad": "SQuAD"}  # Table 2's columns
+PRINTED = GLUE | BENCHMARKS | {"boolq": "BoolQ"}  # a task, or "glue", and its column in data/published
 
 # rows of the published splits, as the hub states them: what a local copy is measured against
 HUB_ROWS: dict[tuple[str, str | None], dict[str, int]] = {

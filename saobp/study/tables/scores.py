@@ -10,12 +10,11 @@ from math import inf, nan
 
 import pandas as pd
 
-from saobp.study.paper import comparisons
 from saobp.study.paper.numbers import Published
 from saobp.study.records import select
 from saobp.study.records.schema import Record
 from saobp.study.setup import labels
-from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
+from saobp.study.setup.tasks_and_metrics import BENCHMARKS, GLUE, PRINTED, TASKS
 from saobp.study.statistics import Estimate, estimates, on_scale, task_scores, trajectories
 from saobp.study.statistics.intervals import perplexity
 from saobp.study.statistics.seeds import seed_gap
@@ -27,7 +26,7 @@ AVERAGE, PERPLEXITY = "glue", "perplexity"  # columns that are no task
 COLUMNS = {  # table -> the paper's column -> a task, `AVERAGE`, `PERPLEXITY` or a measure of attention
     1: {"GTD": "gtd", "IE": "indirect_entropy", "Acc_RACE_Middle": "race", "CC": "clustering_barrat",
         "BC": "betweenness"},
-    2: dict(zip(comparisons.BENCHMARKS, (AVERAGE, "hellaswag", "race", "squad"), strict=True)),
+    2: {column: kind for kind, column in BENCHMARKS.items()},
     3: {"PPL_WikiText": PERPLEXITY, "QNLI_Acc": "qnli", "SQuAD_Acc": "squad"},
     7: {"RACE_middle_Acc": "race", "BoolQ_Acc": "boolq", "PPL_WikiText": PERPLEXITY},
     8: {title: task for task, title in GLUE.items()} | {"Avg": AVERAGE},
@@ -53,7 +52,7 @@ def table(number: int, records: Sequence[Record], published: Published) -> Table
     else:
         looked = select(records, "attention") if number == 1 else records
         rows = [
-            (model, name, {"model": labels.published_model(model), "algorithm": labels.algorithm_title(name)})
+            (model, name, {"model": labels.published_model(model), "algorithm": labels.published_algorithm(name)})
             for model in estimates.sizes(records, decoder=number == 7)
             for name in _shown_algorithms(looked, model)
         ]
@@ -194,7 +193,7 @@ def bag_cell(records: Sequence[Record], kind: str) -> Cell:
 
 def _public_cell(published: Published, model: str, records: Sequence[Record], kind: str) -> Cell:
     quoted = {(line.model, line.metric): line for line in published.references.itertuples()}
-    if line := quoted.get((model, (GLUE | {AVERAGE: "GLUE"}).get(kind))):
+    if line := quoted.get((model, PRINTED.get(kind))):
         return Cell(line.printed, reason=f"quoted from the {line.source}, not run here")
     return Cell(reason="GLUE scores alone are quoted")
 

@@ -14,13 +14,14 @@ from saobp.study.paper import comparisons
 from saobp.study.paper import numbers as printed
 from saobp.study.records.schema import Record
 from saobp.study.setup import labels
-from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
+from saobp.study.setup.tasks_and_metrics import GLUE, PRINTED, TASKS
 from saobp.study.statistics import estimates, task_scores
 from saobp.study.statistics.intervals import NORMAL
 
 DRAWN = ("hellaswag", "race", "squad", *GLUE)  # from above
 COLUMNS = ["model", "task", "of", "gain", "low", "high", "runs", "items"]
 PAPER, OURS = "paper", "ours"
+TITLES = {PRINTED[task]: TASKS[task].title for task in DRAWN}  # of the paper's columns
 REACH = 2  # standard errors to each side of a printed gain
 
 
@@ -39,7 +40,7 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
     bare = bare.stack().round(2).rename_axis(["model", "task"]).reset_index(name="gain")
     theirs = pd.concat([comparisons.gains(paper), bare], ignore_index=True).assign(of=PAPER, runs=1)
     theirs["model"] = theirs["model"].map({labels.published_model(name): name for name in ours["model"]})
-    theirs["task"] = theirs["task"].str.replace("_", "-")
+    theirs["task"] = theirs["task"].map(TITLES)
     half = NORMAL * theirs["error"]
     theirs = theirs.assign(low=theirs["gain"] - half, high=theirs["gain"] + half).dropna(subset="model")
     return pd.concat([theirs[COLUMNS], ours], ignore_index=True)
@@ -92,7 +93,7 @@ def printed_forest(gains: pd.DataFrame, width: float = style.PAGE) -> Figure:
             face = colour if cell.beyond else "white"
             ax.plot(cell.gain, place, marker, color=colour, markerfacecolor=face, markersize=4.5)
         ax.axvline(0, color="0.5", lw=0.8, zorder=0)
-        names = cells["task"].str.replace("_", "-") + cells["items"].map(" ({:,})".format)
+        names = cells["task"].map(TITLES) + cells["items"].map(" ({:,})".format)
         ax.set_yticks(range(len(cells)), names)
         ax.set(ylim=(len(cells) - 0.5, -0.5), xlabel="High − Original (points)")
         ax.set_title(f"BERT-{model}:\n{cells['beyond'].sum()} of {len(cells)} exclude 0", loc="left")
