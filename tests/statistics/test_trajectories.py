@@ -80,7 +80,9 @@ def test_the_claim_the_table_and_the_figure_have_one_r_of_gtd_and_perplexity():
     cell = texts.cell(6, "BERT-Mini (4 × 128) Single GTD, checkpoints", "wikitext")
     expected = (float(cell.ours), cell.low, cell.high)
     assert (claimed.value, claimed.low, claimed.high) == pytest.approx(expected, abs=1e-5)
-    with pytest.raises(KeyError, match="0 measurements of 'gtd-perplexity' in 'laptop'"):
+    with pytest.raises(
+        KeyError, match="claims.csv: 0 rows with claim 'gtd-perplexity', study 'laptop', role 'primary'"
+    ):
         texts.claimed("gtd-perplexity", "laptop")
 
 

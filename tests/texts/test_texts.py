@@ -334,6 +334,18 @@ def test_every_outcome_has_a_row_in_one_section_of_the_claims():
     assert all(n[0].isdigit() for _, n in tables.contradicted())
 
 
+def test_what_stands_beside_a_claim_is_found_by_its_keys_and_not_by_what_readers_see(monkeypatch):
+    alike = tables.claimed("sparsity-share", "scratch", without="two_machines")
+    assert (alike.seeds, tables.claimed("sparsity-share", "scratch").seeds) == (6, 7)
+    claims = tables.read("claims")
+    renamed = claims.assign(measurement=claims["measurement"] + " renamed", part="renamed")
+    monkeypatch.setattr(tables, "read", lambda name: renamed)
+    assert repr(tables.claimed("sparsity-share", "scratch", without="two_machines")) == repr(alike)
+    with pytest.raises(KeyError, match="claims.csv: 2 rows with claim 'deep-entropy'"):
+        tables.claimed("deep-entropy", "scratch", without="two_machines")
+    assert tables.claimed("deep-entropy", "scratch", key="entropy", without="two_machines").seeds == 6
+
+
 def test_a_column_with_the_difference_of_two_sizes_is_refused_where_a_text_names_one(monkeypatch):
     once = tables.read("table8")
     again = once[once["row"].str.endswith(" High")].assign(row="BERT-Small High")

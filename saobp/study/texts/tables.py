@@ -15,6 +15,16 @@ def read(name: str) -> pd.DataFrame:
     return pd.read_csv(paths.figures() / f"{name}.csv")
 
 
+def _one(name: str, **keys: str) -> pd.Series:
+    """Return the one row of figures/NAME.csv whose columns have these values; KeyError for none or several."""
+    frame = read(name)
+    found = frame[(frame[[*keys]] == [*keys.values()]).all(axis=1)]
+    if len(found) != 1:
+        said = ", ".join(f"{column} {value!r}" for column, value in keys.items())
+        raise KeyError(f"{name}.csv: {len(found)} rows with {said}")
+    return found.iloc[0]
+
+
 def cell(number: int, row: str, column: str) -> pd.Series:
     """Return a table's cell: published, ours, low, high, runs, …. Raises KeyError where the table has no such cell."""
     found = read(f"table{number}").query("row == @row and column == @column")
@@ -23,14 +33,12 @@ def cell(number: int, row: str, column: str) -> pd.Series:
     return found.iloc[0]
 
 
-def claimed(claim: str, study: str, beside: str = "") -> Estimate:
-    """Return what decides a claim in a study, or the part that stands `beside` it; KeyError for none or several."""
-    role = "part == @beside and role == 'aside'" if beside else "role == 'primary'"
-    found = read("claims").query(f"claim == @claim and study == @study and {role}")
-    if len(found) != 1:
-        which = f"{beside!r} beside" if beside else "of"
-        raise KeyError(f"claims.csv: {len(found)} measurements {which} {claim!r} in {study!r}")
-    row = found.iloc[0]
+def claimed(claim: str, study: str, **beside: str) -> Estimate:
+    """Return what decides a claim in a study, or what stands `beside` it, by its `key` or what it is `without`.
+
+    KeyError for none or several.
+    """
+    row = _one("claims", claim=claim, study=study, role="aside" if beside else "primary", **beside)
     return Estimate(*row[["estimate", "low", "high"]].astype(float), int(row["n"]))
 
 
@@ -63,13 +71,13 @@ def outcomes() -> pd.Series:
 
 def supported_in_part() -> int:
     """Count the supported outcomes of claims that name parts, sizes or tasks, of which some were not run."""
-    return sum(row.outcome == verdicts.OUTCOMES[0] and row.not_run > 0 for row in verdicts.decided())
+    return sum(row.outcome == verdicts.SUPPORTED and row.not_run > 0 for row in verdicts.decided())
 
 
 def contradicted() -> list[tuple[str, str]]:
     """Return the claims that are contradicted, each with n; "3 seeds", or "1 seed, its spread borrowed"."""
-    found = [row for row in verdicts.decided() if row.outcome == "contradicted"]
-    counts = [(verdicts.count(row.weakest), (row.weakest.n, row.weakest.of) == (1, "seeds")) for row in found]
+    found = [row for row in verdicts.decided() if row.outcome == verdicts.CONTRADICTED]
+    counts = [(verdicts.count(row.weakest), (row.weakest.n, row.weakest.of) == (1, "seed")) for row in found]
     return [(row.claim.title, n + ", its spread borrowed" * lent) for row, (n, lent) in zip(found, counts)]
 
 

@@ -15,11 +15,10 @@ from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate, estimates, mean_interval
 from saobp.study.statistics.estimates import mean_of
 from saobp.study.statistics.seeds import SIDES, seed_gaps
-from saobp.study.verdicts.claims_and_measurements import Measurement, measured, on_scale
+from saobp.study.verdicts.claims_and_measurements import TWO_MACHINES, Measurement, measured, on_scale
 from saobp.study.verdicts.studies import Studies, over_seeds
 
 RIVALS = ("original", "low", "elemmul")  # of High in Fig. 4
-TWO_MACHINES = "pairs of two machines"
 
 
 def _deeper(run: Record) -> slice:
@@ -41,8 +40,8 @@ def gap(
     def paper(model: str) -> float | None:
         if printed:
             return float(np.subtract(*map(studies.paper.claim, printed[labels.size(model)])))
-        titles, given = [labels.algorithm_title(side) for side in sides], {"model": labels.published_model(model)}
-        return studies.printed(1, metric, titles, **given) if metric else None
+        names, given = [labels.published_algorithm(side) for side in sides], {"model": labels.published_model(model)}
+        return studies.printed(1, metric, names, **given) if metric else None
 
     def number(run: Record, name: str, left_out: dict[int, str]) -> float | None:
         if task not in ("", run["parameters"]["task"]) or id(run) in left_out:
@@ -53,8 +52,9 @@ def gap(
 
     own = partial(over_seeds, studies, "attention", sides=sides, paper=paper, post_hoc=post_hoc)
     for part, name in numbers.items():
-        yield from own(partial(number, name=name, left_out={}), part=part)
-        facts = {"part": f"{part}, pairs of one machine".removeprefix(", "), "aside": True, "without": TWO_MACHINES}
+        yield from own(partial(number, name=name, left_out={}), part=part, key=name)
+        title = ", ".join(filter(None, (part, "pairs of one machine")))
+        facts = {"part": title, "key": name, "aside": True, "without": TWO_MACHINES}
         alike = own(partial(number, name=name, left_out=split), **facts)
         yield from (row for row in alike if row.study in split.values())
 
@@ -82,10 +82,10 @@ def top_two(studies: Studies) -> Iterator[Measurement]:
             read = partial(mean_of, name="gtd", layers=slice(layer, layer + 1))
             gaps = [seed_gaps(runs, read, ("high", rival)) for rival in RIVALS]
             if all(len(gap) > 1 for gap in gaps):
-                yield _second_lead(study, model, f"layer {layer + 1}", gaps, runs)
+                yield _second_lead(study, model, layer + 1, gaps, runs)
 
 
-def _second_lead(study: str, model: str, part: str, gaps: list[dict], runs: Sequence[Record]) -> Measurement:
+def _second_lead(study: str, model: str, layer: int, gaps: list[dict], runs: Sequence[Record]) -> Measurement:
     found = [mean_interval([*gap.values()]) for gap in gaps]
 
     def interval(level: float) -> tuple[float, float]:
@@ -93,8 +93,8 @@ def _second_lead(study: str, model: str, part: str, gaps: list[dict], runs: Sequ
         return tuple(sorted(one.value + sign * one.error.reach(halved) for one in found)[-2] for sign in (-1, 1))
 
     value = Estimate(sorted(one.value for one in found)[-2], nan, nan, min(one.seeds for one in found))
-    method = "Student's t per rival, partial conjunction of two in three"
-    return measured(study, model, value, part, runs=runs, interval=interval, method=method)
+    facts = {"key": f"layer_{layer}", "method": "Student's t per rival, partial conjunction of two in three"}
+    return measured(study, model, value, f"layer {layer}", runs=runs, interval=interval, **facts)
 
 
 def step(studies: Studies, number: str, *, ratio: bool = False) -> Iterator[Measurement]:
@@ -108,7 +108,8 @@ def step(studies: Studies, number: str, *, ratio: bool = False) -> Iterator[Meas
 
     tasks = {run["parameters"]["task"] for runs in studies.of("attention", algorithm="high").values() for run in runs}
     for task in sorted(tasks):
-        for row in over_seeds(studies, "attention", partial(change, task=task), part=TASKS[task].title, post_hoc=True):
+        facts = {"part": TASKS[task].title, "key": task, "post_hoc": True}
+        for row in over_seeds(studies, "attention", partial(change, task=task), **facts):
             yield on_scale(row, np.exp, "log scale") if ratio else row
 
 

@@ -24,6 +24,7 @@ AT_PAPER_SIZE, SCALED, STORIES, PUBLIC, PRINTED = (
     "paper's depth and width", "scaled-down model", "story world", "public encoder", "printed numbers",
 )  # fmt: skip
 SEEDS = "Student's t over seeds"
+TWO_MACHINES = "two_machines"  # pairs of runs that were measured on two
 
 
 class Claim(Strict):
@@ -59,7 +60,8 @@ class Claim(Strict):
 class Measurement:
     """One number of ours on one claim: in one study, of one part that the claim names.
 
-    `interval(level)` gives its ends. `aside`: shown, and decides nothing. `post_hoc`: named after it was seen.
+    Readers see `part` and `title`; code finds it by `place`. `interval(level)` gives its ends. `aside`: shown, and
+    decides nothing. `post_hoc`: named after it was seen.
     """
 
     part: str
@@ -68,16 +70,23 @@ class Measurement:
     estimate: float
     interval: Ends
     n: int
-    of: str = "seeds"  # what n counts
+    of: str = "seed"  # what n counts
     method: str = SEEDS
     records: tuple[str, ...] = ()
     title: str = ""  # the part without the model
+    model: str = ""
+    key: str = ""  # of the part: a task, a measure, a layer, another algorithm
     paper: float | None = None
     aside: bool = False
-    without: str = ""  # what it leaves out of the part that decides
+    without: str = ""  # what it leaves out of the part that decides: an algorithm, a model or `TWO_MACHINES`
     post_hoc: bool = False
     error: Error | None = field(default=None, compare=False)
     again: Measurement | None = None  # with the runs that were made twice as their other run had it, if that differs
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Study, model, key and what is left out: no two measurements of a claim have them all alike."""
+        return self.study, self.model, self.key, self.without
 
     @property
     def low(self) -> float:
@@ -137,7 +146,7 @@ def measured(
     scope = STORIES if study == "stories" else SCALED if labels.is_scaled_down(model) else AT_PAPER_SIZE
     facts = {"scope": scope, "interval": interval, "title": ", ".join(filter(None, (part, also)))}
     facts |= {"n": found.seeds, "error": found.error, "records": tuple(run["name"] for run in runs)}
-    return Measurement(part=name, study=study, estimate=found.value, **facts | given)
+    return Measurement(part=name, study=study, model=model, estimate=found.value, **facts | given)
 
 
 def claims(path: Path | None = None) -> dict[str, Claim]:

@@ -20,6 +20,7 @@ from saobp.study.verdicts.claims_and_measurements import Measurement, measured, 
 from saobp.study.verdicts.studies import ALONE, Studies, over_seeds
 
 QUARTERS = (0.25, 0.75)  # the sparsest and the densest graphs, by betweenness
+HEADS, SAMPLES = "heads", "samples"  # what r is over: heads, or heads on single samples
 NO_SURER = "Student's t over seeds, no surer than the {} of a run"
 BESIDE_ACCURACY = {"gtd": ("GTD", 1), "indirect_entropy": ("indirect entropy", 1), "betweenness": ("−betweenness", -1)}
 
@@ -40,19 +41,19 @@ def correlation(studies: Studies, number: str, printed: str, sampled: str = "") 
     def over_heads(runs: Sequence[Record]) -> float:
         return 1 / sqrt(np.median([np.size(estimates.matrix(run)["gtd"]) for run in runs]) - 3)  # the error of z
 
-    def measure(z: Callable[[Record], float | None], part: str, left_out: str = "") -> Iterator[Measurement]:
-        among = [algorithm for algorithm in labels.PAPER_ALGORITHMS if algorithm != left_out]
+    def measure(z: Callable[[Record], float | None], part: str, key: str, without: str = "") -> Iterator[Measurement]:
+        among = [algorithm for algorithm in labels.PAPER_ALGORITHMS if algorithm != without]
         rows = over_seeds(
-            studies, "attention", lambda run: z(run) if _on_race(run, among) else None, part=part, lend=False,
-            paper=lambda model: studies.paper.claim(printed), aside=part != "heads",
-            without=labels.algorithm_title(left_out), least=over_heads, method=NO_SURER.format("heads"),
+            studies, "attention", lambda run: z(run) if _on_race(run, among) else None, part=part, key=key, lend=False,
+            paper=lambda model: studies.paper.claim(printed), aside=(key, without) != (HEADS, ""), without=without,
+            least=over_heads, method=NO_SURER.format("heads"),
         )  # fmt: skip
         return (on_scale(row, np.tanh, "Fisher's z") for row in rows)
 
-    yield from measure(of_heads, "heads")
-    without = measure(of_heads, "heads, without ElemMul", "elemmul")
+    yield from measure(of_heads, "heads", HEADS)
+    without = measure(of_heads, "heads, without ElemMul", HEADS, "elemmul")
     yield from (row for row in without if _has_elemmul(studies, row.study))
-    yield from measure(of_samples, "heads × samples") if sampled else ()
+    yield from measure(of_samples, "heads × samples", SAMPLES) if sampled else ()
 
 
 def _on_race(run: Record, among: Sequence[str] = tuple(labels.ALGORITHMS)) -> bool:
@@ -99,7 +100,7 @@ def undefined(studies: Studies) -> Iterator[Measurement]:
             shares = np.minimum(1, np.divide(undefined, heads))  # at most one head per undefined number
             found, method = Estimate(float(shares.mean()), 0, 1, len(runs)), "Clopper-Pearson, a run as one draw"
             ends = partial(_of_shares, shares)
-            yield measured(study, model, found, runs=runs, of="runs", method=method, interval=ends)
+            yield measured(study, model, found, runs=runs, of="run", method=method, interval=ends)
 
 
 def _of_shares(shares: np.ndarray, level: float) -> tuple[float, float]:
@@ -138,9 +139,8 @@ def heads_in_range(studies: Studies, low: float, high: float, inside: bool) -> I
                 points.append((run, before, share, np.log(before["metrics"]["perplexity"])))
         for without in ("", "elemmul")[: 1 + _has_elemmul(studies, study)]:
             chosen = [point for point in points if point[0]["parameters"]["algorithm"] != without]
-            title = labels.algorithm_title(without)
-            part = f"share of heads, without {title}" if without else "share of heads"
-            yield from _across(study, model, part, chosen, aside=bool(without), without=title, post_hoc=True)
+            part = "share of heads" + (f", without {labels.algorithm_title(without)}" if without else "")
+            yield from _across(study, model, part, chosen, aside=bool(without), without=without, post_hoc=True)
 
 
 def _across(study: str, model: str, part: str, points: Sequence[tuple], **given: Any) -> Iterator[Measurement]:
@@ -157,7 +157,7 @@ def _across(study: str, model: str, part: str, points: Sequence[tuple], **given:
     alike = max(map(series[0].count, series[0])) > len(runs) / 2
     error = Error.of(1 / sqrt(found.effective - 3), inf) if found.effective > 3 and not alike else None
     z = Estimate.of(float(np.arctanh(np.clip(found.r, -NEARLY_ONE, NEARLY_ONE))), error, len(runs))
-    facts = {"of": "runs", "method": "Fisher's z over runs", "runs": [*runs, *filter(None, lenders)], "error": None}
+    facts = {"of": "run", "method": "Fisher's z over runs", "runs": [*runs, *filter(None, lenders)], "error": None}
     yield on_scale(measured(study, model, z, part, **facts | given), np.tanh, "algorithm and seed taken out")
 
 
@@ -172,4 +172,5 @@ def accurate(studies: Studies) -> Iterator[Measurement]:
         for name, (title, sign) in BESIDE_ACCURACY.items():
             means = [estimates.nested_mean(estimates.matrix(run).get(name)) for run, _ in points]
             each = zip(points, sign * pd.Series(means, dtype=float))
-            yield from _across(study, model, title, [(run, None, mean, score) for (run, score), mean in each])
+            points_of = [(run, None, mean, score) for (run, score), mean in each]
+            yield from _across(study, model, title, points_of, key=name)

@@ -162,8 +162,8 @@ def of_claim(claim: Claim, studies: Studies) -> list[Verdict]:
     """Decide one claim from each study apart: studies differ in text, size and steps, so they are not pooled."""
     found, rows = measurements(claim, studies), []
     if studies.again:
-        second = {(row.study, row.part): row for row in measurements(claim, studies.again)}
-        pairs = [(row, second.get((row.study, row.part), row)) for row in found]
+        second = {row.place: row for row in measurements(claim, studies.again)}
+        pairs = [(row, second.get(row.place, row)) for row in found]
         numbers = attrgetter("estimate", "low", "high")
         found = [replace(row, again=other) if numbers(other) != numbers(row) else row for row, other in pairs]
     places = [*dict.fromkeys((row.scope, row.study) for row in found if not row.aside)]

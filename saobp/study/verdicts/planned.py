@@ -37,15 +37,15 @@ def gain(studies: Studies) -> Iterator[Measurement]:
         if end is None or course is None:
             continue
         read = partial(_read, planned, common)
-        first = read(end[0], AFTER, method=PAIRED, aside=planned, post_hoc=not planned)
-        soon = read(course[0], DURING, aside=not planned, post_hoc=not planned)
+        first = read(end[0], AFTER, key="after", method=PAIRED, aside=planned, post_hoc=not planned)
+        soon = read(course[0], DURING, key="during", aside=not planned, post_hoc=not planned)
         yield from (soon, first) if planned else (first.at_reading(READ, planned=False), soon)
         for name, against in (("high", "uniform"), ("uniform", "original"), ("high", "sinkhorn")):
             if found := accuracy_by_hops.gain(runs, name, against):
                 part = f"{labels.algorithm_title(name)} − {labels.algorithm_title(against)} {AFTER}"
-                yield read(found[0], part, method=PAIRED, aside=True)
+                yield read(found[0], part, key=f"{name}-{against}", method=PAIRED, aside=True)
         by_seed = [*(course if planned else end)[1].values()]
-        facts = {"interval": partial(sign_flip_interval, by_seed), "method": NOT_NORMAL, "aside": True}
+        facts = {"interval": partial(sign_flip_interval, by_seed), "method": NOT_NORMAL, "key": "signs", "aside": True}
         row = measured(found=mean_interval(by_seed), part=NOT_NORMAL, **facts, **common)
         yield row.at_reading(analyses("hops") if planned else READ, planned=planned)
 
@@ -57,10 +57,11 @@ def cause(studies: Studies) -> Iterator[Measurement]:
     """
     for planned, common, runs in exams(studies):
         if planned and (course := accuracy_by_hops.gain_along(runs, "high", "sinkhorn")):
-            yield _read(planned, common, course[0], DURING)
+            yield _read(planned, common, course[0], DURING, key="during")
         for against, part in (("sinkhorn", AFTER), ("shuffled", "High − Shuffled, equal by the algebra")):
             if found := accuracy_by_hops.gain(runs, "high", against):
-                facts = {"method": PAIRED, "post_hoc": not planned, "aside": planned or against == "shuffled"}
+                facts = {"key": f"high-{against}", "method": PAIRED, "post_hoc": not planned}
+                facts |= {"aside": planned or against == "shuffled"}
                 yield _read(planned, common, found[0], part, **facts)
 
 
@@ -90,11 +91,12 @@ def fine_tuned(studies: Studies) -> Iterator[Measurement]:
 def branches(studies: Studies) -> Iterator[Measurement]:
     """Held-out loss after the branch, High − Original of the same trunk; aside the control that passes no messages."""
     for study, runs in studies.of("branched").items():
-        facts = {"runs": runs, "method": "Student's t over trunks", "of": "trunks"}
+        facts = {"runs": runs, "method": "Student's t over trunks", "of": "trunk"}
         model, gaps = runs[0]["parameters"]["model"], [*branch_gaps(runs).values()]
         yield measured(study, model, mean_interval(gaps), **facts).at_reading(analyses("branched"))
         if control := [*branch_gaps(runs, ("uniform", "original")).values()]:
-            yield measured(study, model, mean_interval(control), "Uniform − Original", aside=True, **facts)
+            facts |= {"key": "uniform", "aside": True}
+            yield measured(study, model, mean_interval(control), "Uniform − Original", **facts)
 
 
 def untrained(studies: Studies) -> Iterator[Measurement]:
@@ -105,6 +107,6 @@ def untrained(studies: Studies) -> Iterator[Measurement]:
         arms = {(arm["factor"], arm["strength"]): arm for arm in run["metrics"]["similarity"]}
         high = arms["high", strength]
         found = Estimate(high["difference"], *high["interval"], run["metrics"]["pairs"])
-        facts = {"of": "pairs", "method": "interval over pairs", "scope": PUBLIC, "interval": by_normal_law(found)}
+        facts = {"of": "pair", "method": "interval over pairs", "scope": PUBLIC, "interval": by_normal_law(found)}
         # post hoc: the plan's departures say that a first look came before it
         yield measured(study, "", found, "STS-B, MiniLM", runs=[run], post_hoc=True, **facts)

@@ -8,13 +8,13 @@ import pandas as pd
 
 from saobp.study.records.schema import Record
 from saobp.study.setup import labels
-from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
+from saobp.study.setup.tasks_and_metrics import GLUE, PRINTED, TASKS
 from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance, task_scores
 from saobp.study.statistics.seeds import SIDES
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured
 from saobp.study.verdicts.studies import Studies
 
-BENCHMARKS = {"GLUE": GLUE, "HellaSwag": ("hellaswag",), "RACE-Middle": ("race",), "SQuAD": ("squad",)}
+BENCHMARKS = {"glue": ("GLUE", GLUE)} | {task: (TASKS[task].title, (task,)) for task in ("hellaswag", "race", "squad")}
 ZERO_SHOT = {"race": "RACE_middle_Acc", "boolq": "BoolQ_Acc"}
 PAIRED = "seeds and items, paired"
 LENT = "one seed; items, and the spread over seeds of this study's other tasks"
@@ -41,7 +41,9 @@ class Scores:
         several = [cell.dropna().tolist() for _, cell in self.gaps.items() if cell.count() > 1]
         self.spread = seed_variance(several) if several else None
 
-    def measure(self, part: str, weights: dict[str, float], paper: float | None = None, also: str = "") -> list:
+    def measure(
+        self, part: str, weights: dict[str, float], paper: float | None = None, also: str = "", key: str = ""
+    ) -> list[Measurement]:
         """Measure a weighted sum of tasks over the seeds that have all of them; nothing where a task has no run.
 
         The errors over the items of different tasks are independent. One seed borrows the spread over seeds that the
@@ -60,15 +62,16 @@ class Scores:
         else:
             error, method = None, UNKNOWN
         found = Estimate.of(float(np.mean(values)), error, len(values))
-        return [measured(self.study, self.model, found, part, also, runs=self.runs, method=method, paper=paper)]
+        facts = {"key": key, "runs": self.runs, "method": method, "paper": paper}
+        return [measured(self.study, self.model, found, part, also, **facts)]
 
     def alone(self, task: str, paper: float | None) -> list[Measurement]:
         """Measure one task; one on which both sides give one answer to all is shown, and not counted."""
         if task not in self.constant:
-            return self.measure(TASKS[task].title, {task: 1.0}, paper)
+            return self.measure(TASKS[task].title, {task: 1.0}, paper, key=task)
         none = Estimate(0.0, 0.0, 0.0, 0)
         facts = {"interval": lambda level: (0.0, 0.0), "method": CONSTANT, "runs": self.runs, "aside": True}
-        return [measured(self.study, self.model, none, TASKS[task].title, **facts)]
+        return [measured(self.study, self.model, none, TASKS[task].title, key=task, **facts)]
 
 
 @cache
@@ -81,12 +84,12 @@ def _each(studies: Studies, stage: str = "finetune", sides: tuple[str, str] = SI
 def gains(studies: Studies) -> Iterator[Measurement]:
     """Every column of Table 2; GLUE less tasks on which both sides are constant, then beside no number of the paper."""
     for scores in _each(studies):
-        for column, tasks in BENCHMARKS.items():
+        for key, (title, tasks) in BENCHMARKS.items():
             own = [task for task in tasks if task not in scores.constant]
             whole, model = len(own) == len(tasks), labels.published_model(scores.model)
-            paper = studies.printed(2, column.replace("-", "_"), model=model) if whole else None
-            part = column if whole else f"{column}, {len(own)} of {len(tasks)} tasks"
-            yield from scores.measure(part, dict.fromkeys(own, 1 / len(own)), paper) if own else ()
+            paper = studies.printed(2, PRINTED[key], model=model) if whole else None
+            part = title if whole else f"{title}, {len(own)} of {len(tasks)} tasks"
+            yield from scores.measure(part, dict.fromkeys(own, 1 / len(own)), paper, key=key) if own else ()
 
 
 def glue(studies: Studies) -> Iterator[Measurement]:
@@ -105,10 +108,10 @@ def _alone(studies: Studies, stage: str, table: int, metrics: dict[str, str]) ->
 def long_range(studies: Studies) -> Iterator[Measurement]:
     """The gain on QNLI and on RACE-Middle, each minus the mean gain on the other tasks of Table 2 that were run."""
     for scores in _each(studies):
-        others = [task for tasks in BENCHMARKS.values() for task in tasks if task in scores.gaps]
+        others = [task for _, tasks in BENCHMARKS.values() for task in tasks if task in scores.gaps]
         rest = [task for task in others if task not in ("qnli", "race")]
         for task in ("qnli", "race") if rest else ():
-            yield from scores.measure(TASKS[task].title, {task: 1.0} | dict.fromkeys(rest, -1 / len(rest)))
+            yield from scores.measure(TASKS[task].title, {task: 1.0} | dict.fromkeys(rest, -1 / len(rest)), key=task)
 
 
 def zero_shot(studies: Studies) -> Iterator[Measurement]:
@@ -123,4 +126,5 @@ def versus(studies: Studies, tasks: Sequence[tuple[str, str, str]]) -> Iterator[
     """The first algorithm's score minus the second's, on each of some tasks."""
     for task, *sides in tasks:
         for scores in _each(studies, sides=tuple(sides)):
-            yield from scores.measure(TASKS[task].title, {task: 1.0}, also=labels.algorithm_title(sides[1]))
+            facts = {"also": labels.algorithm_title(sides[1]), "key": f"{task}-{sides[1]}"}
+            yield from scores.measure(TASKS[task].title, {task: 1.0}, **facts)

@@ -8,17 +8,18 @@ import pandas as pd
 from jinja2 import Template
 
 from saobp.study.setup import paths
+from saobp.study.setup.labels import ALGORITHMS, counted, model_title
 from saobp.study.statistics.intervals import LEVEL
 from saobp.study.tables import FORMATS, captions, render
 from saobp.study.tables.cells import decimal, digits
 from saobp.study.verdicts import outcomes
-from saobp.study.verdicts.claims_and_measurements import Claim, Measurement
+from saobp.study.verdicts.claims_and_measurements import TWO_MACHINES, Claim, Measurement
 from saobp.study.verdicts.outcomes import CONTRADICTED, NO_EFFECT, SUPPORTED, Verdict, of_part, seeds_to_decide
 
 CSV_COLUMNS = (
     "claim", "study", "scope", "measurement", "part", "role", "estimate", "low", "high", "n", "of", "unit", "direction",
     "reference", "margin", "paper", "covers_paper", "outcome_of_measurement", "outcome", "rerun", "rerun_low",
-    "rerun_high", "rerun_outcome", "post_hoc", "seeds_to_decide", "method",
+    "rerun_high", "rerun_outcome", "post_hoc", "seeds_to_decide", "method", "model", "key", "without",
 )  # fmt: skip
 HEADS = ("Claim", "Measured (margin)", "Outcome", "Ours [95 %]", "Paper", "n", "Scope")
 SHARES = (0.19, 0.23, 0.13, 0.16, 0.06, 0.08, 0.09)  # of the page, a column each
@@ -36,6 +37,7 @@ def frame(verdicts: Sequence[Verdict]) -> pd.DataFrame:
         for part in (*verdict.parts, *verdict.aside):
             row = fixed | {name: getattr(part, name) for name in CSV_COLUMNS if hasattr(part, name)}
             row |= {"measurement": part.part, "part": part.title, "role": "aside" if part.aside else "primary"}
+            row |= {"of": f"{part.of}s"}
             row |= {"outcome": None} if part.study != verdict.study else {}  # it decided nothing there
             row |= {} if part.bounded else {"low": None, "high": None}
             if part.bounded and part.paper is not None:
@@ -74,7 +76,7 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
 
 def count(part: Measurement) -> str:
     """Return what n counts, as "3 seeds"."""
-    return f"{part.n:,} {part.of if part.n != 1 else part.of.removesuffix('s')}"
+    return counted(part.n, part.of)
 
 
 def _margin(claim: Claim) -> str:
@@ -142,7 +144,7 @@ def sensitivity(verdicts: Sequence[Verdict]) -> dict[str, pd.DataFrame]:
     """
     parts = [(row.claim, part) for row in verdicts for part in (*row.parts, *row.aside) if part.again]
     twice = [(claim, f"{part.part}, {part.study}", part, part.again) for claim, part in parts]
-    without = [(row.claim, part.without, row.weakest, part) for row in verdicts for part in row.without_one]
+    without = [(row.claim, _left_out(part), row.weakest, part) for row in verdicts for part in row.without_one]
     heads = {"repeated": ("Measurement", "With the other run"), "left out": ("Left out", "Without it")}
     found = {}
     for (key, (what, otherwise)), rows in zip(heads.items(), (twice, without)):
@@ -152,6 +154,12 @@ def sensitivity(verdicts: Sequence[Verdict]) -> dict[str, pd.DataFrame]:
         ]
         found[key] = pd.DataFrame(said, columns=["Claim", what, "Ours [95 %], outcome", otherwise])
     return found
+
+
+def _left_out(part: Measurement) -> str:
+    """What a measurement leaves out, for readers."""
+    titles = {TWO_MACHINES: "pairs of two machines", **ALGORITHMS}
+    return titles[part.without] if part.without in titles else model_title(part.without)
 
 
 def to_latex(verdicts: Sequence[Verdict]) -> str:

@@ -32,21 +32,20 @@ def area(curve: Sequence[dict]) -> float | None:
 def convergence(studies: Studies) -> Iterator[Measurement]:
     """High − Original: real text by seeds; story text by sizes, whose few seeds share their text."""
     of_seeds = partial(over_seeds, studies, "pretrain", sides=SIDES)
-    real = [*of_seeds(lambda run: area(run["metrics"].get("curve") or []), post_hoc=True)]
-    real += of_seeds(HELD_OUT, log=True, part="loss at the last step", aside=True)
+    real = [*of_seeds(lambda run: area(run["metrics"].get("curve") or []), key="area", post_hoc=True)]
+    real += of_seeds(HELD_OUT, log=True, part="loss at the last step", key="end", aside=True)
     yield from (row for row in real if row.scope != STORIES)
     for record, pairs in _story_pairs(studies):
         row = partial(measured, "stories", "", runs=[record])
         means = pairs.groupby("model", sort=False)["area"].mean()
-        facts = {"of": "sizes", "method": "Student's t over models, one mean per size"}
+        facts = {"key": "area", "of": "size", "method": "Student's t over models, one mean per size"}
         text = "story text, learning rates and seeds of a size averaged"
         yield row(mean_interval(means.tolist()), text, post_hoc=True, **facts)
         for model in means.index if len(means) > 2 else ():
-            without = labels.model_title(model)
-            found = mean_interval(means.drop(model).tolist())
-            yield row(found, f"story text, without {without}", aside=True, without=without, **facts)
+            found, without = mean_interval(means.drop(model).tolist()), f"without {labels.model_title(model)}"
+            yield row(found, f"story text, {without}", aside=True, without=model, **facts)
         for column, text in (("area", "story text, pairs"), ("end", "story text, pairs, loss at the last step")):
-            facts = {"of": "pairs", "method": "Student's t over pairs", "aside": True}
+            facts = {"key": f"pairs_{column}", "of": "pair", "method": "Student's t over pairs", "aside": True}
             yield row(mean_interval(pairs[column].tolist()), text, **facts)
 
 
@@ -83,8 +82,9 @@ def regularizers(studies: Studies, against: dict[str, str]) -> Iterator[Measurem
     for name, title in against.items():
         paper = studies.printed(3, "PPL_WikiText", ("BP-High", title), scale=log)
         compared = partial(over_seeds, studies, "pretrain", sides=("high", name), log=True)
-        yield from compared(metric("wikitext", "perplexity"), part=title, paper=lambda model, paper=paper: paper)
-        yield from compared(HELD_OUT, part=f"{title}, held-out training text", aside=True)
+        wikitext = metric("wikitext", "perplexity")
+        yield from compared(wikitext, part=title, key=name, paper=lambda model, paper=paper: paper)
+        yield from compared(HELD_OUT, part=f"{title}, held-out training text", key=f"{name}_held_out", aside=True)
 
 
 def decoders(studies: Studies) -> Iterator[Measurement]:
@@ -103,9 +103,10 @@ def decoders(studies: Studies) -> Iterator[Measurement]:
         yield measured(study, model, found, runs=causal, paper=paper, method=method, post_hoc=seen)
         uncut = seed_gaps(runs, HELD_OUT, ("high_all_rows", "original"), log=True)
         leaks = [-run["metrics"]["leak"]["leak"] for run in select(runs, algorithm="high_all_rows")]
-        for part, values in (("High that reads later rows", [*uncut.values()]), (LEAK, leaks)):
+        later = "High that reads later rows", [*uncut.values()]
+        for key, (part, values) in {"high_all_rows": later, "leak": (LEAK, leaks)}.items():
             if values:
-                facts = {"runs": runs, "paper": paper, "aside": True, "method": "control"}
+                facts = {"key": key, "runs": runs, "paper": paper, "aside": True, "method": "control"}
                 yield measured(study, model, mean_interval(values), part, **facts)
 
 
@@ -126,7 +127,7 @@ def strengths(studies: Studies) -> Iterator[Measurement]:
     for size in ("small", "medium"):
         value = mini / body_parameters(size, VOCABULARY) - SIZES[size].strength
         exact: Ends = lambda level, value=value: (value, value)  # noqa: E731
-        facts = {"of": "formulas", "scope": PRINTED, "interval": exact, "method": "arithmetic"}
+        facts = {"of": "formula", "scope": PRINTED, "interval": exact, "method": "arithmetic"}
         yield measured("arithmetic", size, Estimate(value, value, value, 1), **facts)
 
 
@@ -146,5 +147,6 @@ def cost(studies: Studies, phase: str, to: str) -> Iterator[Measurement]:
                 estimate = median_interval(found["low"], found["median"], found["high"], run["metrics"]["repeats"])
                 threads = run["parameters"].get("threads")
                 part = labels.counted(threads, "thread") if threads else ""
-                facts = {"of": "rounds", "method": "median, error from quartiles", "paper": paper}
+                facts = {"of": "round", "method": "median, error from quartiles", "paper": paper}
+                facts |= {"key": f"threads_{threads}" if threads else ""}
                 yield measured(study, model, estimate, part, runs=[run], **facts)
