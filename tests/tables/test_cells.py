@@ -26,7 +26,7 @@ from saobp.study.tables.render import Table
 ])  # fmt: skip
 def test_a_number_has_four_significant_digits_and_the_csv_more(value, half, text):
     ours = Estimate(value, value - half, value + half, 1, 9)
-    one = Table(4, {"GTD": "GTD"}, {(("BERT-Mini",), "GTD"): Cell(ours=ours)})
+    one = Table(4, {"GTD": "GTD"}, {("mini",): ("BERT-Mini",)}, {(("mini",), "GTD"): Cell(ours=ours)})
     assert Cell(ours=ours).number() == text
     assert f"| {text} | 1×9 |" in examples.narrow(one.to_markdown()) and f",{value:.6g}," in one.to_csv()
     assert text.split("± ")[1].replace("<", "$<$") in one.to_latex()
@@ -65,7 +65,7 @@ def test_a_table_has_a_line_per_number_and_rows_without_a_run_are_counted_and_pr
     whole = tables.table(2, runs)
     frame = whole.with_runs().frame()
     assert [*frame] == ["Model", "Task", "Paper", "Ours", "Ours − Original", "n", "majority or chance"]
-    gap = whole.cells[("BERT-Mini", "High"), "RACE_Middle"].difference
+    gap = whole.cells[("mini", "high"), "RACE_Middle"].difference
     said = f"{gap.value:+.2f} [{gap.low:.2f}, {gap.high:.2f}]".replace("-", "−")
     assert frame["Ours − Original"].str.strip("*").tolist() == ["·", said]
     assert frame.iloc[0, 5:].tolist() == ["2×300", "52.00"], "the guess stands beside each line"
@@ -124,5 +124,5 @@ def points(score, gtd=(0.1, 0.2, 0.3, 0.4), steps=(0, 1, 2, 3)):
 def test_a_correlation_that_is_none_is_undefined_in_the_figure_and_says_why_in_the_table(frame, why, monkeypatch):
     assert correlations.heading(correlations.correlation(frame), "SST2", 0.9) == "SST2: r undefined"
     monkeypatch.setattr(trajectories, "checkpoints", lambda *_: frame)
-    cell = tables.table(6, [examples.pretrain("mini")]).cells[("BERT-Mini", "Single GTD, checkpoints"), "sst2"]
+    cell = tables.table(6, [examples.pretrain("mini")]).cells[("mini", "gtd-checkpoints"), "sst2"]
     assert (cell.ours, cell.reason) == (None, f"undefined, {why}")

@@ -13,7 +13,7 @@ from scipy import stats
 from saobp.study import tables
 from saobp.study.paper import numbers
 from saobp.study.records import select
-from saobp.study.setup import labels, paths
+from saobp.study.setup import paths
 from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.statistics import estimates, holm
 from saobp.study.tables import losses
@@ -43,17 +43,17 @@ def attention(seed=42, **means):
 
 
 def measure(runs, key="GTD"):
-    return tables.table(1, runs).cells[("BERT-Mini", "High"), key]
+    return tables.table(1, runs).cells[("mini", "high"), key]
 
 
 def test_table_2_shows_published_beside_ours_and_a_scaled_down_model_in_the_row_of_its_size(records, built):
-    cell = built[2].cells[("BERT-Mini", "High"), "SQuAD"]
+    cell = built[2].cells[("mini", "high"), "SQuAD"]
     runs = select(records, "finetune", model="mini", algorithm="high")
     values = [run["metrics"]["tasks"]["squad"]["headline"] for run in runs]
     assert (cell.published, cell.ours.value) == ("24.07", pytest.approx(np.mean(values)))
     assert cell.ours.low < cell.ours.value < cell.ours.high
     assert (cell.ours.seeds, cell.ours.items) == (3, examples.ITEMS)
-    assert built[2].cells[("BERT-Small (4 × 128)", "Original"), "GLUE"].published == "54.03"
+    assert built[2].cells[("small-quarter", "original"), "GLUE"].published == "54.03"
 
 
 def test_a_scaled_down_model_gives_way_to_the_size_itself_unless_its_cost_alone_was_measured():
@@ -65,7 +65,7 @@ def test_a_scaled_down_model_gives_way_to_the_size_itself_unless_its_cost_alone_
 
 
 def test_a_large_difference_is_marked_and_none_is_marked_between_equals(records, built):
-    assert built[2].cells[("BERT-Mini", "High"), "RACE_Middle"].differs
+    assert built[2].cells[("mini", "high"), "RACE_Middle"].differs
     equal = select(records, model="mini", algorithm="original")
     copies = [run | {"parameters": run["parameters"] | {"algorithm": "high"}} for run in equal]
     assert "*" not in tables.table(2, equal + copies).to_markdown().replace("**", "")
@@ -86,21 +86,21 @@ def test_a_cell_whose_only_runs_failed_says_so_and_why():
     table = with_failures(3)
     assert "BERT-Mini High, RTE: failed: the loss is nan at step 3" in table.notes()
     assert "| RTE | 53.07 | failed |" in examples.narrow(table.with_runs().to_markdown())
-    average = table.cells[("BERT-Mini", "High"), "Avg"]
+    average = table.cells[("mini", "high"), "Avg"]
     assert average.reason == "1 of 9 GLUE tasks run (SST2); failed runs: 3 of RTE"
 
 
 def test_a_failed_run_is_left_out_and_a_cell_or_an_average_says_how_many():
     table, said = with_failures(2), "2 of 3 runs failed (the loss is nan at step 3)"
-    alone = tables.table(8, [examples.finetune("mini", "high", 3, ("rte",))]).cells[("BERT-Mini", "High"), "RTE"]
-    assert repr(table.cells[("BERT-Mini", "High"), "RTE"]) == repr(replace(alone, reason=said))
+    alone = tables.table(8, [examples.finetune("mini", "high", 3, ("rte",))]).cells[("mini", "high"), "RTE"]
+    assert repr(table.cells[("mini", "high"), "RTE"]) == repr(replace(alone, reason=said))
     assert all(said in text for text in (table.to_markdown(), table.to_latex(), table.to_csv()))
     assert "failed" not in with_failures(0).to_markdown()
-    average = with_failures(1, tuple(GLUE)).cells[("BERT-Mini", "High"), "Avg"]
+    average = with_failures(1, tuple(GLUE)).cells[("mini", "high"), "Avg"]
     assert (average.ours.seeds, average.reason) == (2, "failed runs: 1 of RTE")
     lost = examples.finetune("mini", "high", 3, ("rte",))
     lost["metrics"]["tasks"]["rte"]["scores"] = {"accuracy": None}
-    assert tables.table(8, [lost]).cells[("BERT-Mini", "High"), "RTE"].reason == "failed: no finite score"
+    assert tables.table(8, [lost]).cells[("mini", "high"), "RTE"].reason == "failed: no finite score"
 
 
 def test_rows_at_the_papers_size_come_first_in_every_table(records, tmp_path):
@@ -108,12 +108,12 @@ def test_rows_at_the_papers_size_come_first_in_every_table(records, tmp_path):
     paper = [run | {"study": "paper"} for run in select(records, model="mini", algorithm="high", seed=42)]
     for number in (1, 2, 4, 5):
         table = tables.table(number, alike, first=paper)
-        models = [row[0] for row, _ in table.with_runs().of_models]
+        models = [table.rows[row][0] for row, _ in table.with_runs().of_models]
         assert models[0] == "BERT-Mini" and "BERT-Mini (4 × 128)" in models and models == sorted(models), number
         assert table.studies == ("paper", "narrow")
         if number == 2:
-            own = tables.table(2, paper).cells[("BERT-Mini", "High"), "SQuAD"].ours
-            assert repr(table.cells[("BERT-Mini", "High"), "SQuAD"].ours) == repr(own)  # as NaN is not NaN
+            own = tables.table(2, paper).cells[("mini", "high"), "SQuAD"].ours
+            assert repr(table.cells[("mini", "high"), "SQuAD"].ours) == repr(own)  # as NaN is not NaN
     (file,) = tables.write(5, alike, tmp_path, ["md"], first=paper)
     assert file.read_text().index("BERT-Mini ") < file.read_text().index("BERT-Mini (4 × 128) ")
 
@@ -127,7 +127,7 @@ def test_attention_has_its_interval_over_texts_and_the_difference_of_the_seeds_o
     assert "first 40 tokens, edges above 0.0001" in tables.table(1, [attention()]).to_markdown()
     nowhere = {"mean": None, "low": None, "high": None, "samples": 0.0, "undefined": 64.0}
     assert measure([attention(betweenness=nowhere)], "BC").reason == "not measured"
-    low, plain = (built[1].cells[("BERT-Mini", name), "GTD"] for name in ("Low", "Original"))
+    low, plain = (built[1].cells[("mini", name), "GTD"] for name in ("low", "original"))
     expected = np.mean([examples.matrices("low", seed)["gtd"] for seed in (42, 43, 44)])
     assert low.ours.value == pytest.approx(expected) and plain.difference is None
     assert (low.difference.value, low.difference.seeds) == (pytest.approx(expected - plain.ours.value), 3)
@@ -158,7 +158,7 @@ def test_a_perplexity_has_its_interval_over_sequences():
     for number, make, model in ((3, examples.pretrain, "small"), (7, examples.decoder, "gpt2-mini")):
         run = make(model)
         run["metrics"] |= {"perplexity": 50.0, "perplexity_interval": [44.0, 58.5], "sequences": 128}
-        cell = tables.table(number, [run]).cells[(labels.model_title(model), "Original"), "PPL_WikiText"]
+        cell = tables.table(number, [run]).cells[(model, "original"), "PPL_WikiText"]
         assert (cell.number(), cell.count()) == ("50.00 [44.00, 58.50]", "1×128")
 
 
@@ -167,11 +167,11 @@ def test_a_perplexity_has_its_difference_and_p_of_logarithms_over_the_seeds_of_b
     for run, perplexity in zip(runs, (20.0, 24.0, 28.0, 21.0, 26.0, 31.0)):
         run["metrics"] |= examples.perplexity(perplexity)
     table = tables.table(3, [*runs, examples.pretrain("mini", "eigen_reg", 9)])
-    found = {name: table.cells[("BERT-Mini", name), "PPL_WikiText"].difference for name in ("Original", "High")}
+    found = {name: table.cells[("mini", name), "PPL_WikiText"].difference for name in ("original", "high")}
     gap = np.log([1.05, 26 / 24, 31 / 28]).mean()
-    assert (found["High"].value, found["High"].seeds, found["Original"]) == (pytest.approx(gap), 3, None)
-    assert repr(found["High"]) == repr(losses.gaps(runs)["mini", "high"])
-    assert table.cells[("BERT-Mini", "Eigen-Reg"), "PPL_WikiText"].difference is None, "no seed of both"
+    assert (found["high"].value, found["high"].seeds, found["original"]) == (pytest.approx(gap), 3, None)
+    assert repr(found["high"]) == repr(losses.gaps(runs)["mini", "high"])
+    assert table.cells[("mini", "eigen_reg"), "PPL_WikiText"].difference is None, "no seed of both"
 
 
 def test_the_column_of_wikitext_is_of_wikitext_where_every_run_was_measured_there_and_the_caption_says_so():
@@ -182,12 +182,12 @@ def test_the_column_of_wikitext_is_of_wikitext_where_every_run_was_measured_ther
         run["metrics"]["wikitext"] = examples.perplexity(99.0) | text
     tuned = examples.finetune("small", tasks=("qnli",))  # says nothing of a text
     mixed, newer = (tables.table(3, [*runs, other]) for other in (examples.pretrain("small", "high", 7), tuned))
-    shown = [table.cells[("BERT-Small", "Original"), "PPL_WikiText"].ours for table in (older, mixed, newer)]
+    shown = [table.cells[("small", "original"), "PPL_WikiText"].ours for table in (older, mixed, newer)]
     assert shown[0].value == shown[1].value == np.mean([run["metrics"]["perplexity"] for run in runs])
     assert (shown[2].value, shown[2].items) == (99.0, 32)
     assert "Perplexity (difference in nats) is of the first 8,192 tokens of wikitext-103-v1;" in newer.caption
     joined = tables.table(3, runs, first=[examples.pretrain("mini") | {"study": "paper"}])  # measured on none
-    assert joined.cells[("BERT-Small", "Original"), "PPL_WikiText"].ours.value == shown[0].value
+    assert joined.cells[("small", "original"), "PPL_WikiText"].ours.value == shown[0].value
     for table in (older, mixed, joined):
         assert "Perplexity (difference in nats) is of the held-out part of the training text;" in table.caption
 
@@ -235,7 +235,7 @@ def test_a_score_is_flagged_where_its_whole_interval_lies_below_luck_or_it_below
         "scores": {"accuracy": right / 3}, "floor": {"headline": floor},
     }  # fmt: skip
     table = tables.table(2, [run])
-    assert table.cells[("BERT-Mini", "Original"), "RACE_Middle"].flags == flags
+    assert table.cells[("mini", "original"), "RACE_Middle"].flags == flags
     assert ("¶: below a bag of words" in table.to_markdown()) == (r"\P{} &" in table.to_latex()) == (floor == 99)
 
 
@@ -248,7 +248,7 @@ def test_a_constant_predictor_is_flagged_and_an_average_against_the_average_of_l
     for entry in run["metrics"]["tasks"].values():
         entry.update(chance=10.0, majority=90.0)
     table = tables.table(2, [run])
-    assert table.cells[("BERT-Mini", "Low"), "GLUE"].flags == ("below majority",)
+    assert table.cells[("mini", "low"), "GLUE"].flags == ("below majority",)
     assert "§: " in table.to_markdown() and r"\S{}: " in table.to_latex()
 
 
@@ -257,23 +257,24 @@ def test_every_row_that_the_paper_prints_is_there_with_its_numbers_and_why_ours_
     paper = numbers.load().tables[number]
     table = tables.table(number, [examples.pretrain("small-quarter", "original")])
     named = [name for _, name in dict.fromkeys(zip(paper["model"], paper["algorithm"]))]
-    assert [name for _, name in dict.fromkeys(row for row, _ in table.of_models)] == named
+    assert [table.rows[row][1] for row in dict.fromkeys(row for row, _ in table.of_models)] == named
     assert [cell.published for cell in table.of_models.values()] == paper["printed"].tolist()
     assert all(cell.reason for cell in table.of_models.values() if cell.ours is None)
 
 
 def test_table_9_has_medians_with_quartiles_ratios_to_original_and_rounds_of_what_was_timed():
     table = tables.table(9, [examples.cost()])
-    ways = ("High", "Original", "Original (eager)")
-    high, plain, eager = (table.cells[("BERT-Mini", way), "train milliseconds"] for way in ways)
+    ways = ("high", "original", "original_eager")
+    high, plain, eager = (table.cells[("mini", way), "train milliseconds"] for way in ways)
+    assert table.rows["mini", "original_eager"] == ("BERT-Mini", "Original (eager)")
     assert (high.ours.low, high.ours.high, high.published, high.count()) == (27 * 1.06, 30 * 1.06, "37.40", "9")
     assert eager.ours.value == pytest.approx(28 * 1.2) and eager.published == ""
     assert high.published_ratio == pytest.approx(37.40 / 28.03)
     assert (high.ratio.value, high.ratio.low, high.ratio.high) == (1.06, 1.06 - 0.02, 1.06 + 0.02)
-    rate, count = (table.cells[("BERT-Mini", "High"), f"train {name}"] for name in ("tokens_per_second", "gmacs"))
+    rate, count = (table.cells[("mini", "high"), f"train {name}"] for name in ("tokens_per_second", "gmacs"))
     assert plain.ratio is None and rate.ratio is None, "of a time alone, and not of Original over itself"
     assert (count.count(), count.number()) == ("", "1.45")
-    assert tables.table(9, []).cells[("BERT-Mini", "Low"), "train milliseconds"].reason == "no cost run"
+    assert tables.table(9, []).cells[("mini", "low"), "train milliseconds"].reason == "no cost run"
 
 
 def test_every_tracked_caption_has_two_sentences_at_most_and_under_sixty_words():

@@ -33,7 +33,6 @@ NAMES = (  # digits that are no result: each is part of somebody's name for some
     r"\bGPT-2\b", r"\bSST-2\b", r"\bWikiText-103\b", r"\b100 English novels\b", r"\bMiniLM-L6-v2\b", r"\bSHA-256\b",
     r"\bSmolLM2(?:-135M)?(?:-Instruct)?\b", r"\b4-bit weights\b",  # a model's name and form
     r"\b95 %", r"^\d\. ", r"\b1/L\b", r"λ = 0\b", r"\b[Aa]bove (?:×1|0)\b",  # an interval's level, a list, definitions
-    r"BERT-Mini \(4 × 128\)",  # a row of a table, by its name
 )  # fmt: skip
 
 
@@ -346,12 +345,28 @@ def test_what_stands_beside_a_claim_is_found_by_its_keys_and_not_by_what_readers
     assert tables.claimed("deep-entropy", "scratch", key="entropy", without="two_machines").seeds == 6
 
 
+def test_a_cell_is_found_by_its_keys_and_not_by_what_readers_see(monkeypatch):
+    cell, below, tasks = tables.cell(6, "mini-narrow", "cross_gtd-checkpoints", "wikitext"), *tables.below_words()
+    assert (cell["published"], cell["line"]) == (-0.87, "Cross GTD, checkpoints") and 0 < below < tasks == 9
+    frames = {
+        name: tables.read(name).assign(row="renamed", model="renamed", line="renamed") for name in ("table6", "table8")
+    }
+    differences = tables.score_differences()
+    monkeypatch.setattr(tables, "read", frames.get)
+    assert tables.cell(6, "mini-narrow", "cross_gtd-checkpoints", "wikitext")["ours"] == cell["ours"]
+    assert tables.below_words() == (below, tasks) and repr(tables.score_differences()) == repr(differences)
+    with pytest.raises(
+        KeyError, match="table6.csv: 0 rows with model_key 'mini-narrow', line_key 'gtd', column 'sst2'"
+    ):
+        tables.cell(6, "mini-narrow", "gtd", "sst2")
+
+
 def test_a_column_with_the_difference_of_two_sizes_is_refused_where_a_text_names_one(monkeypatch):
     once = tables.read("table8")
-    again = once[once["row"].str.endswith(" High")].assign(row="BERT-Small High")
+    again = once[once["line_key"] == "high"].assign(model_key="small")
     assert tables.score_differences()
     monkeypatch.setattr(tables, "read", lambda name: pd.concat([once, again]))
-    with pytest.raises(KeyError, match="BERT-Small High"):
+    with pytest.raises(KeyError, match="'mini-narrow', 'small'"):
         tables.score_differences()
 
 

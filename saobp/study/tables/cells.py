@@ -115,5 +115,5 @@ class Cell:
         }
 
 
-# A table's, in their order, by row and column; a row is a model and algorithm, or "", a name and the model it is beside
+# A table's, in their order, by row and column; a row is a model and algorithm, or "", a name and the size it is beside
 Cells = Mapping[tuple[tuple[str, ...], str], Cell]

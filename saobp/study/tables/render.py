@@ -8,7 +8,7 @@ from typing import Self
 
 import pandas as pd
 
-from saobp.study.setup.labels import counted
+from saobp.study.setup.labels import counted, size
 from saobp.study.statistics import Estimate
 from saobp.study.tables import captions
 from saobp.study.tables.cells import EMPTY, Cell, Cells
@@ -41,6 +41,7 @@ class Table:
 
     number: int
     columns: Mapping[str, str]  # key -> title
+    rows: Mapping[tuple[str, ...], tuple[str, ...]]  # key, as in `cells` -> titles of model and algorithm, or "", name
     cells: Cells
     what: str = "Task"  # the head of the columns' titles
     given: Mapping[str, str] | None = None  # what the caption has a place for
@@ -55,7 +56,7 @@ class Table:
     @property
     def of_models(self) -> Cells:
         """The cells of a model, without those of a guess, a bag of words or a quoted model."""
-        return {(labels, key): cell for (labels, key), cell in self.cells.items() if labels[0]}
+        return {(row, key): cell for (row, key), cell in self.cells.items() if row[0]}
 
     def with_runs(self) -> Self:
         """The table without the cells that have no run of ours, or are quoted beside none; all of it if none has."""
@@ -72,22 +73,23 @@ class Table:
 
     def below(self, other: Self) -> Self:
         """The table under the rows of another study that have a run; each row stands there once."""
-        ran = {labels for (labels, _), cell in other.of_models.items() if cell.ran}
+        ran = {row for (row, _), cell in other.of_models.items() if cell.ran}
         above = {place: cell for place, cell in other.cells.items() if place[0] in ran}
         own = {place: cell for place, cell in self.cells.items() if place[0] not in ran}
-        return replace(self, cells=above | own, studies=other.studies * bool(ran) + self.studies)
+        studies = other.studies * bool(ran) + self.studies
+        return replace(self, rows={**self.rows, **other.rows}, cells=above | own, studies=studies)
 
     def frame(self) -> pd.DataFrame:
         """What readers see, as text: a line per cell of a model, rows without a model as columns, none empty."""
-        beside = dict.fromkeys(labels for labels, _ in self.cells if not labels[0])
+        beside = dict.fromkeys(row for row, _ in self.cells if not row[0])
         lines, before = [], None
-        for (labels, key), cell in self.of_models.items():
-            head = ", ".join(labels) if labels != before else ""
-            own = [row for row in beside if len(row) == 2 or labels[0].startswith(row[2])]
-            levels = {row[1]: self.cells.get((row, key), Cell()) for row in own}
-            said = {name: str(level.ours or level.published or EMPTY) for name, level in levels.items()}
+        for (row, key), cell in self.of_models.items():
+            head = ", ".join(self.rows[row]) if row != before else ""
+            own = [name for name in beside if len(name) == 2 or size(row[0]) == name[2]]
+            levels = {self.rows[name][1]: self.cells.get((name, key), Cell()) for name in own}
+            said = {title: str(level.ours or level.published or EMPTY) for title, level in levels.items()}
             lines.append({"Model": head, self.what: self.columns[key], **cell.texts(), **said})
-            before = labels
+            before = row
         frame = pd.DataFrame(lines).map(minus)
         shown = frame.loc[:, (frame != "").any()]
         return shown.replace({name: {"": EMPTY} for name in shown.columns[1:]})
@@ -97,32 +99,37 @@ class Table:
         used = {*"".join(self.frame().iloc[:, 2:].stack())}
         said = [f"{sign}: {meaning}" for sign, meaning in captions.of()["marks"].items() if sign in used]
         said += [
-            f"{' '.join(labels)}, {self.columns[key]}: {cell.reason}"
-            for (labels, key), cell in self.of_models.items()
+            f"{' '.join(self.rows[row])}, {self.columns[key]}: {cell.reason}"
+            for (row, key), cell in self.of_models.items()
             if cell.ran and cell.reason
         ]
-        beside = [(row[1], cell) for (row, _), cell in self.cells.items() if not row[0] and cell.published]
-        said += dict.fromkeys(f"{name}: of the row's name at full size, {cell.reason}" for name, cell in beside)
+        beside = [(self.rows[row][1], cell) for (row, _), cell in self.cells.items() if not row[0] and cell.published]
+        said += dict.fromkeys(f"{title}: of the row's name at full size, {cell.reason}" for title, cell in beside)
         if self.left_out:
             study = f"--study {self.studies[0]} " if len(self.studies) == 1 else ""
             said.append(f"{counted(self.left_out, 'row')} not run (saobp table {self.number} {study}--all)")
         return said + ([f"study {' and '.join(self.studies)}"] if self.studies else [])
 
     def to_csv(self) -> str:
-        """One line a cell, for reuse in another analysis; numbers to six significant digits."""
+        """One line a cell, for reuse in another analysis; numbers to six significant digits.
+
+        Code finds a cell by `model_key`, `line_key` and `column`; `row`, `model` and `line` are for readers.
+        """
         lines = []
-        for (labels, key), cell in self.cells.items():
+        for (row, key), cell in self.cells.items():
+            titles = self.rows[row]
             ours = cell.ours if isinstance(cell.ours, Estimate) else NOTHING
             gap, ratio, differs = cell.difference or NOTHING, cell.ratio or NOTHING, "yes" if cell.differs else "no"
             lines.append({
-                "table": self.number, "row": " ".join(filter(None, labels)), "column": key,
-                "model": labels[0], "line": " ".join(labels[1:]),
+                "table": self.number, "row": " ".join(filter(None, titles)), "column": key,
+                "model": titles[0], "line": " ".join(titles[1:]),
                 "published": cell.published, "ours": cell.ours if ours is NOTHING else f"{ours.value:.6g}",
                 "low": ours.low, "high": ours.high, "runs": ours.seeds, "items": ours.items,
                 "difference": gap.value, "difference_low": gap.low, "difference_high": gap.high,
                 "p_adjusted": cell.adjusted_p, "differs": differs if cell.difference else None,
                 "flags": "; ".join(cell.flags), "reason": cell.reason, "published_ratio": cell.published_ratio,
                 "ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high,
+                "model_key": row[0], "line_key": "-".join(row[1:]),
             })  # fmt: skip
         return pd.DataFrame(lines).to_csv(index=False, float_format="%.6g", lineterminator="\n")
 

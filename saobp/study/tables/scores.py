@@ -2,7 +2,7 @@
 models; and Table 6: the correlation of GTD with scores, over checkpoints as in the paper, and over independent runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -32,6 +32,7 @@ COLUMNS = {  # table -> the paper's column -> a task, `AVERAGE`, `PERPLEXITY` or
     8: {title: task for task, title in GLUE.items()} | {"Avg": AVERAGE},
 }  # fmt: skip
 TITLES = {"Acc_RACE_Middle": "Accuracy", "IE": "I.E. (nats)", "PPL_WikiText": "Perplexity"}  # else the task's
+BESIDE_TITLES = {"luck": "majority or chance", "bag": "bag of words", "public": "public"}
 BESIDE = {1: 0, 2: 5, 3: 2, 7: 1, 8: 5}  # how many rows without a run a table has, a guess first
 REGULARIZERS = {"original": "", "high": "BP-High", "entropy_reg": "Entropy-Reg", "eigen_reg": "Eigen-Reg"}
 TOP = {"gtd": 1.0, "clustering_barrat": 1.0}  # what a measure cannot exceed; none falls below 0
@@ -56,19 +57,26 @@ def table(number: int, records: Sequence[Record], published: Published) -> Table
             for model in estimates.sizes(records, decoder=number == 7)
             for name in _shown_algorithms(looked, model)
         ]
-    beside = {("", "majority or chance"): luck_cell, ("", "bag of words"): bag_cell}
-    for size in labels.PAPER_SIZES:
-        beside["", "public", labels.model_title(size)] = partial(_public_cell, published, labels.published_model(size))
+    beside = {("", "luck"): luck_cell, ("", "bag"): bag_cell}
+    beside |= {("", "public", size): partial(_public_cell, published, size) for size in labels.PAPER_SIZES}
     cells = {}
     for (model, name, keys), (key, kind) in product(rows, COLUMNS[number].items()):
         make = average_cell if kind == AVERAGE else score_cell if kind in TASKS else level_cell
         printed = published.printed(number, **keys, metric=key)
-        row = (labels.model_title(model), labels.algorithm_title(name))
-        cells[row, key] = make(records, printed, model, name, kind)
+        cells[(model, name), key] = make(records, printed, model, name, kind)
     for row, make in [*beside.items()][: BESIDE[number]]:
         cells |= {(row, key): make(records, kind) for key, kind in COLUMNS[number].items()}
     titles = {key: TASKS[kind].title if kind in TASKS else key for key, kind in COLUMNS[number].items()} | TITLES
-    return Table(number, titles, cells, "Measure" if number == 1 else "Task")
+    return Table(number, titles, _titles(row for row, _ in cells), cells, "Measure" if number == 1 else "Task")
+
+
+def _titles(rows: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """What rows are called: a model and algorithm, or what stands beside all models or beside one size."""
+    titles = {}
+    for model, name, *sizes in rows:
+        line = labels.algorithm_title(name) if model else BESIDE_TITLES[name]
+        titles[model, name, *sizes] = (model and labels.model_title(model), line, *map(labels.model_title, sizes))
+    return titles
 
 
 def of_one_text(records: Sequence[Record]) -> list[Record]:
@@ -191,16 +199,16 @@ def bag_cell(records: Sequence[Record], kind: str) -> Cell:
     return Cell(ours=f"{sum(scores) / len(scores):.2f}")
 
 
-def _public_cell(published: Published, model: str, records: Sequence[Record], kind: str) -> Cell:
+def _public_cell(published: Published, size: str, records: Sequence[Record], kind: str) -> Cell:
     quoted = {(line.model, line.metric): line for line in published.references.itertuples()}
-    if line := quoted.get((model, PRINTED.get(kind))):
+    if line := quoted.get((labels.published_model(size), PRINTED.get(kind))):
         return Cell(line.printed, reason=f"quoted from the {line.source}, not run here")
     return Cell(reason="GLUE scores alone are quoted")
 
 
 def correlations(number: int, records: Sequence[Record], published: Published) -> Table:
     """Table 6: the correlation of GTD with performance, over checkpoints (the paper's) and over independent runs."""
-    cells = {}
+    rows, cells = {}, {}
     for model in estimates.models(records) or ["mini"]:
         trained = [run["parameters"]["algorithm"] for run in select(records, "pretrain", model=model)]
         ways = ("checkpoints", "runs") if len(trained) > len(set(trained)) else ("checkpoints",)  # of several seeds
@@ -212,8 +220,9 @@ def correlations(number: int, records: Sequence[Record], published: Published) -
                 ours = replace(ours, low=nan, high=nan)  # as among the claims
             reason = "" if ours else _why(points.dropna(subset=[measure, "score"]), measure, way)
             cell = Cell(printed, ours, flags=_flags(ours, printed), reason=reason)
-            cells[(labels.model_title(model), f"{title}, {way}"), task] = cell
-    return Table(number, trajectories.FOLLOWED, cells, "Score")
+            row = (model, f"{measure}-{way}")
+            rows[row], cells[row, task] = (labels.model_title(model), f"{title}, {way}"), cell
+    return Table(number, trajectories.FOLLOWED, rows, cells, "Score")
 
 
 def sign_of(found: Estimate, printed: float) -> str:

@@ -43,9 +43,10 @@ def of_settings(number: int, records: Sequence[Record], published: Published) ->
         printed = published.printed(number, model=labels.published_model(model), metric=key)
         ours = ", ".join(dict.fromkeys(_setting(run, name) for run in runs))
         reason = "" if runs else "no pretraining run"
-        cells[(labels.model_title(model),), key] = Cell(printed, ours or None, reason=reason)
+        cells[(model,), key] = Cell(printed, ours or None, reason=reason)
     titles = {key: title for key, (title, _) in SETTINGS[number].items()}
-    return Table(number, titles, cells, "Setting")
+    rows = {row: (labels.model_title(*row),) for row, _ in cells}
+    return Table(number, titles, rows, cells, "Setting")
 
 
 def _setting(run: Record, name: str) -> str:
@@ -59,18 +60,19 @@ def _setting(run: Record, name: str) -> str:
 
 def of_cost(number: int, records: Sequence[Record], published: Published) -> Table:
     """Time and multiply-accumulates of each way of computing attention; medians with quartiles of rounds in turns."""
-    cells = {}
+    rows, cells = {}, {}
     for model in estimates.sizes(select(records, "cost")):
         run = next(iter(select(records, "cost", model=model)), None)
         ways = run["metrics"]["ways"] if run else {}
         for way in dict.fromkeys((*ways, *labels.PAPER_ALGORITHMS)):
             algorithm, _, kind = way.partition("_")
-            row = (labels.model_title(model), labels.algorithm_title(algorithm) + f" ({kind})" * bool(kind))
+            title = labels.algorithm_title(algorithm) + f" ({kind})" * bool(kind)
+            rows[model, way] = (labels.model_title(model), title)
             for (phase, metric), (_, name) in COST.items():
                 keys = {"model": labels.published_model(model), "phase": phase, "metric": metric}
-                cells[row, f"{phase} {name}"] = _cost_cell(run, published, way, name, keys)
+                cells[(model, way), f"{phase} {name}"] = _cost_cell(run, published, way, name, keys)
     titles = {f"{phase} {name}": title for (phase, _), (title, name) in COST.items()}
-    return Table(number, titles, cells, "Quantity")
+    return Table(number, titles, rows, cells, "Quantity")
 
 
 def _cost_cell(run: Record | None, published: Published, way: str, name: str, keys: dict[str, str]) -> Cell:

@@ -25,12 +25,9 @@ def _one(name: str, **keys: str) -> pd.Series:
     return found.iloc[0]
 
 
-def cell(number: int, row: str, column: str) -> pd.Series:
-    """Return a table's cell: published, ours, low, high, runs, …. Raises KeyError where the table has no such cell."""
-    found = read(f"table{number}").query("row == @row and column == @column")
-    if len(found) != 1:
-        raise KeyError(f"table{number}.csv: {len(found)} cells {row!r}, {column!r}")
-    return found.iloc[0]
+def cell(number: int, model: str, line: str, column: str) -> pd.Series:
+    """Return a table's cell by its keys: published, ours, low, high, runs, …. Raises KeyError where there is none."""
+    return _one(f"table{number}", model_key=model, line_key=line, column=column)
 
 
 def claimed(claim: str, study: str, **beside: str) -> Estimate:
@@ -48,9 +45,9 @@ def score_differences() -> dict[str, Estimate]:
     KeyError where a column has several, of several sizes or studies: a text has to say which.
     """
     frame = read("table8")
-    found = frame.dropna(subset="difference").query("line == 'High'").set_index("column")
+    found = frame.dropna(subset="difference").query("line_key == 'high'").set_index("column")
     if found.index.has_duplicates:
-        raise KeyError(f"table8.csv: several rows of High have a difference, {sorted(set(found['row']))}")
+        raise KeyError(f"table8.csv: several rows of High have a difference, {sorted(set(found['model_key']))}")
     columns = ["difference", "difference_low", "difference_high", "runs"]
     return {column: Estimate(*gap) for column, gap in found[columns].iterrows()}
 
@@ -59,7 +56,7 @@ def below_words() -> tuple[int, int]:
     """Count the tasks on which our Original scores below the bag of words, and the tasks where both have a score."""
     frame = read("table8")
     scores = frame.assign(ours=pd.to_numeric(frame["ours"], errors="coerce")).dropna(subset="ours").set_index("column")
-    sides = [scores[scores["line"] == line]["ours"] for line in ("Original", "bag of words")]
+    sides = [scores[scores["line_key"] == line]["ours"] for line in ("original", "bag")]
     words = pd.concat(sides, axis=1).dropna().drop("Avg", errors="ignore").to_numpy()
     return int((words[:, 0] < words[:, 1]).sum()), len(words)
 
