@@ -6,6 +6,7 @@ from typing import Any
 from saobp.study.paper import numbers
 from saobp.study.paper.arithmetic import LENGTH, VOCABULARY
 from saobp.study.records.schema import Departure, Value
+from saobp.study.setup import labels
 from saobp.study.setup.recipes import Finetuning, MultiHop, Pretraining
 from saobp.study.setup.sizes_and_strengths import SIZES, Size, strength_used
 from saobp.study.setup.studies import Study
@@ -13,13 +14,13 @@ from saobp.study.setup.studies import Study
 PAPER_SEED = 42
 PAPER_TEXTS = "WikiText, BookCorpus, OpenWebText"
 PAPER_CORPUS = {"wikitext-103", "bookcorpus/bookcorpus", "Skylion007/openwebtext"}  # Sec. 6, as the hub has them
-INFERRED = {"tokens per sequence": (LENGTH, "inferred from Table 9: tokens per second times seconds per step")}
-CAPTIONS = {("samples", "race"): ("C23", "Table 1"), ("tokens per sample at most", "squad"): ("C47", "Figure 6")}
-TABLE5 = {"steps": "max_steps", "learning rate": "learning_rate", "warm-up steps": "warmup_steps"}
-SCHEDULE = {  # name for readers -> field of a recipe
-    "steps": "steps", "learning rate": "learning_rate", "warm-up steps": "warmup", "scheduler": "scheduler",
-    "tokens per sequence": "length", "masking": "masking", "dropout": "dropout", "weight decay": "weight_decay",
-    "precision": "precision", "sequences per batch": "batch",
+INFERRED = LENGTH, "inferred from Table 9: tokens per second times seconds per step"  # tokens per sequence
+CAPTIONS = {("samples", "race"): ("C23", "Table 1"), ("length", "squad"): ("C47", "Figure 6")}  # setting and task
+TABLE5 = {"steps": "max_steps", "learning_rate": "learning_rate", "warmup": "warmup_steps"}  # field -> column
+SCHEDULE = {  # field of a recipe -> name for readers
+    "steps": "steps", "learning_rate": "learning rate", "warmup": "warm-up steps", "scheduler": "scheduler",
+    "length": "tokens per sequence", "masking": "masking", "dropout": "dropout", "weight_decay": "weight decay",
+    "precision": "precision", "batch": "sequences per batch",
 }  # fmt: skip
 
 
@@ -40,7 +41,7 @@ def decoder(study: Study, model: str, text: Any, algorithm: str, seed: int) -> l
     plan, recipe = study.decoder, study.decoder_recipe(model)
     words = 50257 if plan.tokenizer == "gpt2" else f"{plan.tokenizer}, at most {plan.vocabulary} tokens"
     own = [("model", _shape(SIZES[model])), ("vocabulary", words, 50257, "GPT-2")]
-    timing = [(name, getattr(recipe, field)) for name, field in SCHEDULE.items() if name != "masking"]
+    timing = [(name, getattr(recipe, field)) for field, name in SCHEDULE.items() if field != "masking"]
     return _unlike([*_text(study, text, recipe), *own, *_method(study, model, algorithm), _seed([seed]), *timing])
 
 
@@ -64,9 +65,9 @@ def exam_of(plan: MultiHop) -> list[Departure]:
     seeds = [*plan.seeds, *(seed for more in plan.more_seeds.values() for seed in more)]
     settings = {"layers": ", ".join(map(str, plan.layers)), "width": plan.hidden, "heads": plan.heads}
     settings |= {"strength": plan.strength, "seeds": f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else None}
-    named = {"sequences per batch": "stories per batch", "tokens per sequence": "sentences per story"}
-    training = {named.get(name, name): getattr(plan.pretrain, field) for name, field in SCHEDULE.items()}
-    del training["masking"], training["weight decay"]
+    named = SCHEDULE | {"batch": "stories per batch", "length": "sentences per story"}
+    del named["masking"], named["weight_decay"]
+    training = {name: getattr(plan.pretrain, field) for field, name in named.items()}
     return _unlike((settings | training).items())
 
 
@@ -92,15 +93,17 @@ def finetuning(study: Finetuning, pretrained: int, tasks: Collection[str]) -> li
 def attention(samples: int, length: int, task: str, left_out: int = 0) -> list[Departure]:
     """Name how attention was measured: items, tokens per item, and items whose question `length` cannot hold."""
     paper = numbers.load()
-    said = {name: (paper.claim(id), where) for (name, of), (id, where) in CAPTIONS.items() if of == task}
-    settings: dict[str, Value] = {"samples": samples, "tokens per sample at most": length}
-    settings |= {"weights": "pretrained, not fine-tuned", "items too long": left_out or None}
-    return _unlike(((name, ours, *said.get(name, ())) for name, ours in settings.items()), task=task)
+    said = {setting: (paper.claim(id), where) for (setting, of), (id, where) in CAPTIONS.items() if of == task}
+    settings = [
+        ("samples", samples, *said.get("samples", ())), ("tokens per sample at most", length, *said.get("length", ())),
+        ("weights", "pretrained, not fine-tuned"), ("items too long", left_out or None),
+    ]  # fmt: skip
+    return _unlike(settings, task=task)
 
 
 def cost(model: str, batch: int, length: int, rounds: int, vocabulary: int, phase: str = "") -> list[Departure]:
     """Name how the cost of a model was measured, in one `phase` of `whole_model.PHASES` or in all of them."""
-    tokens, basis = INFERRED["tokens per sequence"]
+    tokens, basis = INFERRED
     batches = {"": ("1 in training, 32 in inference", basis)}
     batches["inference"] = (32, "inferred from Table 9: samples per second times seconds per batch")
     rows = [
@@ -112,7 +115,7 @@ def cost(model: str, batch: int, length: int, rounds: int, vocabulary: int, phas
     part = {"part": "inference" if phase == "inference" else "training"} if phase else {}
     size = SIZES[model]
     of_model = [("vocabulary", vocabulary, VOCABULARY, "BERT")]
-    of_model += [("model", _shape(size), f"BERT-{size.scaled_from.title()}")] if size.scaled_from else []
+    of_model += [("model", _shape(size), labels.model_title(size.scaled_from))] if size.scaled_from else []
     return _unlike(rows, **part) + _unlike(of_model)
 
 
@@ -157,14 +160,17 @@ def _method(study: Study, model: str, algorithm: str) -> list[tuple]:
 def _trained(study: Study, model: str, recipe: Pretraining, seeds: Collection[int]) -> list[tuple]:
     """Compare a model and its training with the paper's of its size: with Table 5, with BERT's where that is silent."""
     size, paper = SIZES[model], numbers.load()
-    row = {"model": (size.scaled_from or model).title()}
-    known: dict[str, tuple] = {name: (paper.value(5, metric=metric, **row),) for name, metric in TABLE5.items()}
+    row = {"model": labels.published_model(model)}
+    known: dict[str, tuple] = {field: (paper.value(5, metric=metric, **row),) for field, metric in TABLE5.items()}
     known["scheduler"] = (paper.printed(5, metric="lr_scheduler_type", **row),)
     usual = {name: field.default for name, field in Pretraining.model_fields.items()}
-    known |= INFERRED | {name: (usual[SCHEDULE[name]], "BERT") for name in ("masking", "dropout", "weight decay")}
+    known["length"] = INFERRED
+    known |= {field: (usual[field], "BERT") for field in ("masking", "dropout", "weight_decay")}
     words = VOCABULARY if study.tokenizer == "bert" else f"{study.tokenizer}, at most {study.vocabulary} words"
     found = [("vocabulary", words, VOCABULARY, "BERT"), _seed(seeds)]
-    found += [(name, getattr(recipe, field), *known.get(name, ())) for name, field in SCHEDULE.items()]
+    found += [(name, getattr(recipe, field), *known.get(field, ())) for field, name in SCHEDULE.items()]
     if size.scaled_from:
-        found.insert(0, ("model", _shape(size), f"BERT-{row['model']}: {_shape(SIZES[size.scaled_from])}"))
+        found.insert(
+            0, ("model", _shape(size), f"{labels.model_title(size.scaled_from)}: {_shape(SIZES[size.scaled_from])}")
+        )
     return found
