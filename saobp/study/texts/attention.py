@@ -8,11 +8,17 @@ import pandas as pd
 from saobp.measure import gtd_and_entropy
 from saobp.study.beyond import strengths
 from saobp.study.records import tracked
+from saobp.study.setup.studies import load_study
 from saobp.study.statistics import Estimate, estimates, geometric_interval, mean_interval
 from saobp.study.statistics.seeds import by_side, seed_gap, seed_gaps
 
 STUDY = "narrow"
 FRESH = "scratch"  # the planned study, of the same models on seeds that none had seen
+
+
+def longest() -> int:
+    """Return how many tokens the texts whose attention is measured have at most."""
+    return load_study(STUDY).attention.length
 
 
 def sides(measure: str, study: str = STUDY) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import pandas as pd
 
 from saobp.study.beyond import plan
 from saobp.study.records import tracked
+from saobp.study.setup import labels
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate, mean_interval
@@ -35,6 +36,14 @@ def runs() -> pd.DataFrame:
             beside = {key: metrics[key] for key in ("majority", "constant")}
             rows.append(named | beside | {"floor": metrics["floor"].get("headline")})
     return pd.DataFrame(rows)
+
+
+def title(name: str) -> str:
+    """Return what an arm of the plan is called: its algorithm, and its λ where another arm has the paper's."""
+    if name in labels.ALGORITHMS:
+        return labels.algorithm_title(name)
+    given = plan.studies()["retrofit"].model_extra["secondary_arms"][name]
+    return f"{labels.algorithm_title(given['factor'])}, λ = {given['strength']:g}"
 
 
 def planned_tasks() -> list[str]:

@@ -18,8 +18,12 @@ STUDIES = ("narrow", "laptop", "stories", *PLANNED)
 NAMED_STAGES = {  # before their departures
     "finetune": "fine-tuning", "attention": "attention", "cost": "cost", "alternations": "cost",
 }  # fmt: skip
-TUNED, AS_IT_IS, TIMED = NO_STEPS = ("fine-tuned tasks", "public models as they are", "settings timed")
-WHAT = {"strengths": "encoders at other strengths", "larger": "larger encoders", "multihop": "encoders for known hops"}
+WHAT = {  # kind of training -> what it is called
+    "pretrain": "encoders", "decoder": "decoders", "branched": "trunks and branches", "finetune": "fine-tuned tasks",
+    "untrained": "public models as they are", "timed": "settings timed", "strengths": "encoders at other strengths",
+    "larger": "larger encoders", "multihop": "encoders for known hops",
+}  # fmt: skip
+NO_STEPS = ("finetune", "untrained", "timed")
 
 
 def table() -> pd.DataFrame:
@@ -28,22 +32,22 @@ def table() -> pd.DataFrame:
     for name in STUDIES:
         of = partial(tracked.metrics, name)
         kinds = {
-            "encoders": of("pretrain"),
-            "decoders": of("decoder"),
-            "trunks and branches": [part for run in of("branched") for part in _parts(run)],
-            TUNED: [scores for run in of("finetune") for scores in run["tasks"].values()]
+            "pretrain": of("pretrain"),
+            "decoder": of("decoder"),
+            "branched": [part for run in of("branched") for part in _parts(run)],
+            "finetune": [scores for run in of("finetune") for scores in run["tasks"].values()]
             + tracked.select(name, "retrofit"),
-            AS_IT_IS: tracked.select(name, "retrofit-untrained"),
-            TIMED: tracked.select(name, "alternations"),
+            "untrained": tracked.select(name, "retrofit-untrained"),
+            "timed": tracked.select(name, "alternations"),
         }
-        for key, what in WHAT.items():
+        for key in ("strengths", "larger", "multihop"):
             trained = (run for metrics in (*of("beyond"), *of("hops")) for run in metrics.get(key) or [])
-            kinds[what] = [run["curve"][-1] for run in trained if run["curve"]]
-        for what, measured in kinds.items():
+            kinds[key] = [run["curve"][-1] for run in trained if run["curve"]]
+        for kind, measured in kinds.items():
             if measured:
-                steps = 0 if what in NO_STEPS else max(run.get("steps") or run["step"] for run in measured)
+                steps = 0 if kind in NO_STEPS else max(run.get("steps") or run["step"] for run in measured)
                 hours = sum(run.get("seconds") or 0 for run in measured) / 3600
-                rows.append((name, what, len(measured), steps, hours))
+                rows.append((name, WHAT[kind], len(measured), steps, hours))
     return pd.DataFrame(rows, columns=["study", "what", "runs", "steps", "hours"])
 
 
