@@ -106,7 +106,7 @@ def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:
 def failed_run(table1: pd.DataFrame, width: float = style.PAGE) -> Figure:
     """Draw Table 1: accuracy and clustering against GTD, a line through all rows, and one without the failed run."""
     figure, views = style.new_figure(width, 2.7), comparisons.views(table1)
-    lines = {"solid": views["all 12 rows"], "dashed": views["without Medium-Low"]}
+    lines = {"solid": views["all"], "dashed": views["without_failed"]}
     rows = lines["solid"]
     failed, ends = rows.loc[comparisons.FAILED], rows["GTD"].agg(["min", "max"])
     for ax, (other, name) in zip(figure.subplots(1, 2), PANELS.items()):
