@@ -1,7 +1,7 @@
 """A public encoder that has learned: where its files are, and proof that they are the official ones.
 
 `minilm` is sentence-transformers/all-MiniLM-L6-v2 (6 layers, width 384, 12 heads, 22.7 M parameters, Apache 2.0).
-Its weights are read from safetensors alone, and only if their SHA-256 is the published one.
+Its weights are read from safetensors alone, and only if their SHA-256 is the public file's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PublicModelError(ValueError):
 
 
 def locate(name: str = "minilm") -> Path:
-    """Return the folder of a public model's files, once its weights have the published SHA-256.
+    """Return the folder of a public model's files, once its weights have the SHA-256 of the public file.
 
     Looked for in this order: the folder that SAOBP_DATA names, laid out like the hub; the hub or its local cache,
     where SAOBP_DATA is "hub" or not set; the copy of a package that `make install` brings.

@@ -1,4 +1,4 @@
-"""Writes the story world to a folder laid out like the hub, with the columns of the published sets."""
+"""Writes the story world to a folder laid out like the hub, with the columns of the public sets."""
 
 import hashlib
 import json
@@ -44,7 +44,7 @@ def write(folder: str | Path, *, seed: int = 0, stories: int = STORIES, question
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(_table(made), path)
         data = path.read_bytes()
-        known = {"rows": len(made), "hub_rows": None, "complete": True, "note": NOTE}  # nobody published these
+        known = {"rows": len(made), "hub_rows": None, "complete": True, "note": NOTE}  # the hub has none of these
         known |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         manifest.setdefault(dataset, {}).setdefault(config, {})[split] = known
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
@@ -56,7 +56,7 @@ def rows(dataset: str, config: str, split: str, count: int, *, seed: int = 0) ->
     random = Random(f"{seed}/{dataset}/{config}/{split}")
     made = [BENCHMARKS[dataset, config](random, index) for index in range(count)]
     random.shuffle(made)
-    for index, row in enumerate(made):  # numbered as the published sets are
+    for index, row in enumerate(made):  # numbered as the public sets are
         if "id" in row:
             row["id"] = f"story-{split}-{index:06d}"
         elif "example_id" in row:
@@ -86,7 +86,7 @@ def _splits(seed: int, stories: int, questions: int) -> Iterator[tuple[str, str,
 
 
 def _table(made: list[Row]) -> pa.Table:
-    """Return rows as a table of the published types: long strings, and similarities in 32 bits."""
+    """Return rows as a table of the public sets' types: long strings, and similarities in 32 bits."""
     table = pa.Table.from_pylist(made)
     types = {pa.string(): pa.large_string(), pa.float64(): pa.float32()}
     return table.cast(pa.schema([field.with_type(types.get(field.type, field.type)) for field in table.schema]))

@@ -41,7 +41,7 @@ def test_a_paragraph_that_occurred_before_is_dropped_whatever_its_case_and_spaci
 def test_what_the_validation_split_holds_is_not_trained_on(tmp_path):
     text = mixture(tmp_path, train=[LONG, "kept"], validation=[LONG, LONG])
     assert list(text) == list(text) == [["kept"]]
-    assert list(Mixture(text.source, text.weights, "validation")) == [[LONG], [LONG]]  # as published
+    assert list(Mixture(text.source, text.weights, "validation")) == [[LONG], [LONG]]  # as it is
 
 
 def test_held_out_text_comes_from_the_sets_that_have_some_and_the_others_are_named(tmp_path):

@@ -100,7 +100,7 @@ def test_completeness_comes_from_the_manifest_and_is_never_that_of_a_slice_or_of
     assert found("train+validation") == (14, None, False, "manifest.json does not know train; the first 4")
 
 
-def test_invented_text_under_a_published_name_is_never_called_complete(tmp_path):
+def test_invented_text_under_a_public_name_is_never_called_complete(tmp_path):
     write_split(tmp_path, "nyu-mll/glue", "rte", "train", ROWS)
     entry = {"published_rows": 10, "complete": True, "note": "invented"}
     write_manifest(tmp_path, {"nyu-mll/glue": {"rte": {"train": entry}}})
@@ -254,12 +254,10 @@ def test_a_split_is_asked_for_by_the_hubs_own_names_and_a_corpus_streamed_unless
     assert [options["streaming"] for _, _, options in hub[1:]] == [True, False]
 
 
-def test_completeness_is_measured_against_the_published_counts_and_the_fingerprint_follows_the_revision(
-    hub, monkeypatch
-):
+def test_completeness_is_measured_against_the_public_counts_and_the_fingerprint_follows_the_revision(hub, monkeypatch):
     assert HubSource().completeness("nyu-mll/glue", "rte", "train")["complete"] is True
     short = HubSource().completeness("nyu-mll/glue", "rte", "validation")
-    assert short["complete"] is False and "270 rows, 277 were published" in short["note"]
+    assert short["complete"] is False and "270 rows of 277" in short["note"]
     with pytest.raises(Absent, match=r"nyu-mll/glue rte: no split 'test' \(found: train, validation\)"):
         HubSource().intervals("nyu-mll/glue", "rte", "test")
     before = HubSource().fingerprint("a/b", None, "train")

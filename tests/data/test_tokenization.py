@@ -25,7 +25,7 @@ def train(tmp_path, monkeypatch):
     return lambda kind, vocabulary: make_tokenizer(kind, FolderSource(tmp_path), {"a/set": 1.0}, vocabulary)
 
 
-def published(kind, root):
+def released(kind, root):
     return make_tokenizer(kind, FolderSource(root), {}, None)
 
 
@@ -78,23 +78,23 @@ def test_a_full_disk_while_a_tokenizer_is_kept_is_one_line(train):
     assert not [path for path in paths.cache().glob("*tokenizer*") if path.is_dir()]
 
 
-def test_published_tokenizers_are_read_from_a_mirrors_files_and_gpt2_can_pad(tmp_path):
+def test_released_tokenizers_are_read_from_a_mirrors_files_and_gpt2_can_pad(tmp_path):
     folder = tmp_path / "google-bert/bert-base-uncased"
     folder.mkdir(parents=True)
     with pytest.raises(DataError, match="vocab.txt: no such file; copy it there from the hub's google-bert"):
-        published("bert", tmp_path)
+        released("bert", tmp_path)
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "light", "##house"]))
-    assert published("bert", tmp_path)("LightHouse keeper")["input_ids"] == [2, 5, 6, 1, 3]
+    assert released("bert", tmp_path)("LightHouse keeper")["input_ids"] == [2, 5, 6, 1, 3]
     folder = tmp_path / "openai-community/gpt2"
     folder.mkdir(parents=True)
     (folder / "vocab.json").write_text(json.dumps({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}))
     (folder / "merges.txt").write_text("#version: 0.2\na b\n")
-    tokenizer = published("gpt2", tmp_path)
+    tokenizer = released("gpt2", tmp_path)
     assert tokenizer("abb")["input_ids"] == [2, 1]
     assert tokenizer.pad_token_id == tokenizer.eos_token_id == 3
 
 
 @pytest.mark.skipif(not MIRROR.is_dir(), reason="SAOBP_DATA names no folder")
-def test_a_mirrors_tokenizers_are_the_published_ones():
-    assert published("bert", MIRROR)("Hello, world!")["input_ids"] == [101, 7592, 1010, 2088, 999, 102]
-    assert published("gpt2", MIRROR)("Hello, world!")["input_ids"] == [15496, 11, 995, 0]
+def test_a_mirrors_tokenizers_are_the_released_ones():
+    assert released("bert", MIRROR)("Hello, world!")["input_ids"] == [101, 7592, 1010, 2088, 999, 102]
+    assert released("gpt2", MIRROR)("Hello, world!")["input_ids"] == [15496, 11, 995, 0]

@@ -209,8 +209,8 @@ def test_a_notebook_holds_a_figure_in_half_the_bytes_with_every_pixel_and_all_bu
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
     (path,) = figures.write(1, [], tmp_path, formats=("png",))
-    published = {"missing": {}, "entries": {"figure1": {"caption": "A head."}}}
-    paths.write_text(tmp_path / "manifest.json", json.dumps(published))
+    drawn = {"missing": {}, "entries": {"figure1": {"caption": "A head."}}}
+    paths.write_text(tmp_path / "manifest.json", json.dumps(drawn))
     assert figures.shown(1, tmp_path).data == "**Figure 1.** A head."
     embedded = shown[0].data
     assert len(embedded) < len(path.read_bytes()) / 2

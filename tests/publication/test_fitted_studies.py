@@ -134,7 +134,7 @@ def test_items_fill_the_time_that_the_longest_group_has():
     assert fitted_studies.most_items(study, source, item, -5) == fitted_studies.FEW
 
 
-def test_tasks_that_a_source_lacks_are_left_out_and_stand_ins_take_the_place_of_published_splits(monkeypatch, capsys):
+def test_tasks_that_a_source_lacks_are_left_out_and_stand_ins_take_the_place_of_public_splits(monkeypatch, capsys):
     def missing(name, recipe, source):
         if name == "wnli" or name == "race" and recipe.splits.get("race") != ["validation", "test"]:
             raise sources.DataError("none")

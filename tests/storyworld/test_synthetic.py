@@ -13,8 +13,8 @@ from saobp.storyworld import lexicon, writer
 TEXT, WHOLE, OPTIONS = "large_string", "int64", "list<element: string>"
 SENTENCE, PAIR = {"sentence": TEXT}, {"sentence1": TEXT, "sentence2": TEXT}
 LABEL = {"label": WHOLE, "idx": WHOLE}
-# the published columns and value types of every set
-PUBLISHED = {
+# the public columns and value types of every set
+PUBLIC = {
     ("nyu-mll/glue", "cola"): SENTENCE | LABEL,
     ("nyu-mll/glue", "sst2"): SENTENCE | LABEL,
     ("nyu-mll/glue", "mrpc"): PAIR | LABEL,
@@ -60,11 +60,11 @@ def texts(value):
             yield from texts(inner)
 
 
-def test_columns_types_splits_and_sizes_are_the_published_ones_and_hops(tables):
+def test_columns_types_splits_and_sizes_are_the_public_ones_and_hops(tables):
     splits = {}
     for (dataset, config, split), table in tables.items():
         hops = {} if dataset in ("saobp/stories", "Salesforce/wikitext") else {"hops": WHOLE}
-        assert {f.name: str(f.type) for f in table.schema} == PUBLISHED[dataset, config] | hops, config
+        assert {f.name: str(f.type) for f in table.schema} == PUBLIC[dataset, config] | hops, config
         splits.setdefault((dataset, config), set()).add(split)
         assert not hops or table.num_rows == (160 if split == "train" else 40)
     own = {
@@ -73,7 +73,7 @@ def test_columns_types_splits_and_sizes_are_the_published_ones_and_hops(tables):
         ("Salesforce/wikitext", "wikitext-103-raw-v1"): {"train", "validation", "test"},
         ("ehovy/race", "middle"): {"train", "validation", "test"},
     }
-    assert splits == dict.fromkeys(PUBLISHED, {"train", "validation"}) | own
+    assert splits == dict.fromkeys(PUBLIC, {"train", "validation"}) | own
     assert tables["saobp/stories", "default", "train"].num_rows == 3000
 
 
@@ -102,7 +102,7 @@ def test_hops_are_one_to_four_in_inferential_tasks_and_zero_elsewhere_and_labels
 
 
 def test_no_story_is_in_two_splits(tables):
-    for dataset, config in PUBLISHED:
+    for dataset, config in PUBLIC:
         name = {"rajpurkar/squad": "context", "ehovy/race": "article", "google/boolq": "passage"}.get(dataset, "text")
         name = {"mnli": "premise", "qnli": "sentence", "rte": "sentence1", "wnli": "sentence1"}.get(config, name)
         splits = [t for (d, c, _), t in tables.items() if (d, c) == (dataset, config) and name in t.column_names]

@@ -1,4 +1,4 @@
-"""Every label of the story world, checked by a reader that sees the published columns only."""
+"""Every label of the story world, checked by a reader that sees the public columns only."""
 
 import re
 from collections import Counter

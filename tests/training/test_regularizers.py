@@ -27,7 +27,7 @@ def literal_entropy_penalty(layers, thresholds, tolerance):
     return total / len(layers)
 
 
-def test_entropy_penalty_equals_the_published_algorithm():
+def test_entropy_penalty_equals_its_authors_algorithm():
     layers, thresholds = attentions(), [[0.1, 0.9], [0.5, 1.0]]
     penalty = EntropyRegularizer(2, 2, coefficient=1.0, tolerance=0.2)
     with torch.no_grad():

@@ -48,7 +48,7 @@ class Mixture:
             raise Absent(f"no data set of {', '.join(self.weights)} has a split '{self.split}'; add one that has")
 
     def __iter__(self) -> Iterator[Document]:
-        """Yield documents; only train is deduplicated, held-out text stays as published."""
+        """Yield documents; only train is deduplicated, held-out text stays as it is."""
         self.counts.clear()
         held_out = (d for name in self.held_out for d in _documents(self.source, name, "validation"))
         seen = {_key(paragraph) for document in held_out for paragraph in document}

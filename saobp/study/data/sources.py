@@ -59,7 +59,7 @@ class HubSource(Source):
             raise Absent(f"{name}: no split {split!r} (found: {', '.join(names)}); name one of these")
         rows = found[split].num_examples or None if found else None
         due = HUB_ROWS.get((dataset, config), {}).get(split, rows)
-        note = "" if rows == due else f"the hub has {rows} rows, {due} were published"
+        note = "" if rows == due else f"the hub has {rows} rows of {due}"
         note = "the hub states no count" if rows is None else note
         return {"rows": rows or due or 0, "hub_rows": due, "complete": not note, "note": note}
 
@@ -120,11 +120,11 @@ class FolderSource(Source):
 
     def known(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
         rows, (_, entry) = self._scan(dataset, config, split).count_rows(), self._split(dataset, config, split)
-        published = HUB_ROWS.get((dataset, config), {})
-        posing = self.name == "synthetic" and bool(published)  # under a published name, but not the published text
+        public = HUB_ROWS.get((dataset, config), {})
+        posing = self.name == "synthetic" and bool(public)  # under a public set's name, but not its text
         return {
             "rows": rows,
-            "hub_rows": entry.get("published_rows", published.get(split)),
+            "hub_rows": entry.get("published_rows", public.get(split)),
             "complete": entry.get("complete", False) and not posing,
             "note": entry.get("note") if entry else f"manifest.json does not know {split}",
         }

@@ -1,4 +1,4 @@
-"""Where data come from, which rows a split expression means, and how many of the published ones they are."""
+"""Where data come from, which rows a split expression means, and how many of the public ones they are."""
 
 import re
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ class Source(Protocol):
         return [(p.splitname, p.from_ or 0, counts[p.splitname] if p.to is None else p.to) for p in pieces]
 
     def completeness(self, dataset: str, config: str | None, split: str) -> Split:
-        """Say how much of the published split a split holds; a slice is never complete."""
+        """Say how much of the public split a split holds; a slice is never complete."""
         bases = base_splits(split)
         known = {base: self.known(dataset, config, base) for base in bases}  # two slices of a split count it once
         due = [each["hub_rows"] for each in known.values()]

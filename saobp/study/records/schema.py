@@ -44,13 +44,13 @@ class Departure(TypedDict):
 
 
 class Split(TypedDict):
-    """How much of a published split a run read, and what for."""
+    """How much of a public split a run read, and what for."""
 
     dataset: str
     config: str | None
     split: str
     rows: int
-    hub_rows: int | None  # None where nothing was published under this name
+    hub_rows: int | None  # None where the hub has nothing under this name
     complete: bool
     note: str  # what the source says of it, for people
     role: NotRequired[Literal["train", "development", "evaluation"]]

@@ -44,7 +44,7 @@ def results(study: str) -> Path:
 
 
 def figures() -> Path:
-    """Return the folder of published tables and figures."""
+    """Return the folder of tracked tables and figures."""
     return root() / "figures"
 
 

@@ -71,7 +71,7 @@ GLUE = {name: spec.title for name, spec in TASKS.items() if spec.dataset.endswit
 BENCHMARKS = {"glue": "GLUE", "hellaswag": "HellaSwag", "race": "RACE_Middle", "squad": "SQuAD"}  # Table 2's columns
 PRINTED = GLUE | BENCHMARKS | {"boolq": "BoolQ"}  # a task, or "glue", and its column in data/published
 
-# rows of the published splits, as the hub states them: what a local copy is measured against
+# rows of the public splits, as the hub states them: what a local copy is measured against
 HUB_ROWS: dict[tuple[str, str | None], dict[str, int]] = {
     ("nyu-mll/glue", "cola"): {"train": 8551, "validation": 1043},
     ("nyu-mll/glue", "sst2"): {"train": 67349, "validation": 872},

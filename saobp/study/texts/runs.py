@@ -64,9 +64,9 @@ def took(command: str) -> pd.Series:
 
 
 def splits(study: str) -> list[dict[str, Any]]:
-    """Return every split that a study read which is not the published one, or of which it asked a part.
+    """Return every split that a study read which is not the public one, or of which it asked a part.
 
-    Of each: name, rows that were used, published rows (the hub's where known: some records count a split once per
+    Of each: name, rows that were used, public rows (the hub's where known: some records count a split once per
     slice), note.
     """
     found = {}
