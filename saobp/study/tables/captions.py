@@ -11,7 +11,7 @@ from jinja2 import BaseLoader, Environment, StrictUndefined, Template
 from saobp.study.setup import labels
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import mean_interval
-from saobp.study.statistics.intervals import perplexity
+from saobp.study.statistics.intervals import LEVEL, perplexity
 from saobp.study.tables.cells import decimal, effect, interval, measured, span
 
 TABLES = Path(__file__).with_name("captions.yaml")
@@ -38,6 +38,7 @@ def environment(loader: BaseLoader | None = None) -> Environment:
     titles = {"task": lambda task: TASKS[task].title, "algorithm": labels.algorithm_title, "model": labels.model_title}
     made.filters |= {each.__name__: each for each in written} | titles
     made.filters |= {"fixed": fixed, "signed": signed, "frame": pd.DataFrame}
+    made.globals["level"] = LEVEL
     return made
 
 

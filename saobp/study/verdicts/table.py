@@ -119,7 +119,7 @@ def _number(value: float, claim: Claim, *ends: float) -> str:
 
 def caption(of: str) -> str:
     """Return what stands above the claims ("all"), or above a table of `sensitivity`."""
-    return captions.filled(captions.of()["claims"][of], level=LEVEL)
+    return captions.filled(captions.of()["claims"][of])
 
 
 def to_markdown(verdicts: Sequence[Verdict]) -> str:
