@@ -32,10 +32,12 @@ def check_packages() -> None:
     for wanted in map(Requirement, metadata.requires("saobp")):
         if wanted.marker and not any(wanted.marker.evaluate({"extra": extra}) for extra in EXTRAS):
             continue
-        found = next((one.version for one in metadata.distributions(name=wanted.name)), "not installed")
-        if found == "not installed" or not wanted.specifier.contains(found, prereleases=True):
+        found = next((one.version for one in metadata.distributions(name=wanted.name)), None)
+        if found is None or not wanted.specifier.contains(found, prereleases=True):
             remedy = f"run 'make install', or pip install '{wanted.name}{wanted.specifier}'"
-            raise ValueError(f"{wanted.name} is {found}, saobp needs {wanted.specifier or 'it'}: {remedy}")
+            raise ValueError(
+                f"{wanted.name} is {found or 'not installed'}, saobp needs {wanted.specifier or 'it'}: {remedy}"
+            )
 
 
 class WorkflowFailed(click.ClickException):
