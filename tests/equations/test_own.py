@@ -8,11 +8,13 @@ import saobp
 from saobp.equations.factors import OWN
 
 
+def normal(weights):
+    return weights / weights.sum(-1, keepdim=True).clamp_min(1e-30)
+
+
 def crowded(prior, strength, visible):
     """Lower every key by the share of rows before it that look at it, a running mean; rows heard: earlier ones."""
-    heard = prior.cumsum(-2) - prior
-    weights = prior * torch.exp(-strength * heard)
-    return weights / weights.sum(-1, keepdim=True).clamp_min(1e-30)
+    return normal(prior * torch.exp(-strength * (prior.cumsum(-2) - prior)))
 
 
 @pytest.fixture
@@ -35,52 +37,28 @@ def test_a_registered_factor_works_wherever_a_factor_does(registered):
             saobp.refine(attention, registered, **rounds)
 
 
-def test_it_goes_into_a_model_and_through_a_save(registered, tmp_path):
+def test_it_goes_into_a_model_and_through_a_save_and_generates_without_a_cache_alone(registered, tmp_path):
     model = saobp.apply(build("bert"), registered, 0.7)
     model.save_pretrained(tmp_path)
     torch.testing.assert_close(run(type(model).from_pretrained(tmp_path).eval(), tokens()), run(model, tokens()))
-
-
-def test_generation_with_a_cache_is_refused_and_without_one_it_works(registered):
-    model, ids = saobp.apply(build("llama"), registered, 0.7), tokens(1, 5)
+    decoder, ids = saobp.apply(build("llama"), registered, 0.7), tokens(1, 5)
     with pytest.raises(ValueError, match="crowded"):
-        generated(model, ids, 3)
-    assert generated(model, ids, 3, use_cache=False).shape == (1, 8)
+        generated(decoder, ids, 3)
+    assert generated(decoder, ids, 3, use_cache=False).shape == (1, 8)
 
 
-def heavy(prior, strength, visible):
-    return prior * 2
-
-
-def leaky(prior, strength, visible):
-    weights = prior * torch.exp(-strength * prior.sum(-2, keepdim=True))
-    return weights / weights.sum(-1, keepdim=True).clamp_min(1e-30)
-
-
-def lengthy(prior, strength, visible):
-    weights = prior ** (1 + strength / prior.shape[-1])
-    return weights / weights.sum(-1, keepdim=True).clamp_min(1e-30)
-
-
-def spread(prior, strength, visible):
-    return torch.full_like(prior, 1 / prior.shape[-1])
-
-
-@pytest.mark.parametrize(
-    "function, words",
-    [
-        (heavy, "rows that sum to 2"),
-        (leaky, "leak the future"),
-        (spread, "may not see"),
-        (lengthy, "padding change the rows"),
-        (lambda prior, strength, visible: prior * 0.99, "rows that sum to 0.99"),
-        (lambda prior, strength, visible: -prior, "negative"),
-        (lambda prior, strength, visible: prior[..., 0], "returned shape"),
-        (lambda prior, strength, visible: None, "must return the refined attention, a tensor; got NoneType"),
-        (lambda prior: prior, "must take .prior, strength, visible."),
-        (None, "must take .prior, strength, visible."),
-    ],
-)
+@pytest.mark.parametrize("function, words", [
+    (lambda prior, strength, visible: normal(prior * torch.exp(-strength * prior.sum(-2, True))), "leak the future"),
+    (lambda prior, strength, visible: torch.full_like(prior, 1 / prior.shape[-1]), "may not see"),
+    (lambda prior, strength, visible: normal(prior ** (1 + strength / prior.shape[-1])), "padding change the rows"),
+    (lambda prior, strength, visible: prior * 2, "rows that sum to 2"),
+    (lambda prior, strength, visible: prior * 0.99, "rows that sum to 0.99"),
+    (lambda prior, strength, visible: -prior, "negative"),
+    (lambda prior, strength, visible: prior[..., 0], "returned shape"),
+    (lambda prior, strength, visible: None, "must return the refined attention, a tensor; got NoneType"),
+    (lambda prior: prior, "must take .prior, strength, visible."),
+    (None, "must take .prior, strength, visible."),
+])  # fmt: skip
 def test_a_function_that_would_give_wrong_numbers_is_refused(function, words):
     with pytest.raises(ValueError, match=words):
         saobp.register_factor("wrong", function)

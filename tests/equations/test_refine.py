@@ -20,6 +20,7 @@ from saobp.equations.refine import FACTORS, _refined, refine
 REFINING = [factor for factor in FACTORS if factor != "none"]
 DIFFERENTIABLE = [factor for factor in REFINING if factor != "uniform"]
 many = settings(max_examples=40, deadline=None)
+checked = jaxtyped(typechecker=beartype)(refine)
 
 
 def scores(length, sharpness=2.0, seed=0, lead=(), dtype=torch.float64):
@@ -40,19 +41,9 @@ def first_keys(length, real):
     return torch.arange(length) < real
 
 
-def sink(length):
-    """Half of every row's attention on the first key, the other half on all others alike."""
-    attention = torch.full((length, length), 0.5 / (length - 1), dtype=torch.float64)
-    attention[:, 0] = 0.5
-    return attention
-
-
 seeds = st.integers(0, 10**6)
 matrices = st.builds(scores, st.integers(1, 9), st.sampled_from([0.1, 1.0, 4.0, 30.0]), seeds)
 strengths = st.sampled_from([0.0, 0.05, 0.2, 1.0, 5.0])
-
-
-# -- reductions
 
 
 @pytest.mark.parametrize("factor", FACTORS)
@@ -63,27 +54,19 @@ def test_strength_zero_and_factor_none_are_plain_attention_exactly(factor):
             assert torch.equal(refine(attention, factor, strength), attention)
 
 
-# -- the equations
-
-
 @given(matrices, strengths, st.booleans(), st.booleans(), st.booleans(), st.sampled_from([1.0, 0.6]))
 @many
-def test_high_and_low_are_equation_11_among_the_real_rows(values, strength, low, exclude_self, causal, share):
+def test_high_and_low_are_equation_11_and_elemmul_equation_15_among_the_real_rows(
+    values, strength, low, exclude_self, causal, share
+):
     mask = 7 * torch.arange(len(values)) % 10 < 10 * share  # all, or the first and some others
-    attention = softmax(values, mask, causal)
-    options = {"exclude_self": exclude_self, "causal": causal, "mask": mask}
+    attention, among = softmax(values, mask, causal), {"causal": causal, "mask": mask}
+    options = {"exclude_self": exclude_self, **among}
     expected = equation_11(attention, strength, low=low, **options)
     refined = refine(attention, "low" if low else "high", strength, **options)
     torch.testing.assert_close(refined[mask], expected[mask], rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("padded", [False, True])
-def test_elemmul_is_equation_15_masked_again(causal, padded):
-    mask = torch.tensor([True, True, True, True, True, not padded])
-    attention = softmax(scores(6), mask, causal)
-    refined = refine(attention, "elemmul", mask=mask, causal=causal)
-    torch.testing.assert_close(refined[mask], equation_15(attention, causal=causal, mask=mask)[mask])
+    refined = refine(attention, "elemmul", **among)
+    torch.testing.assert_close(refined[mask], equation_15(attention, **among)[mask])
 
 
 def test_two_tokens_worked_by_hand():
@@ -99,8 +82,9 @@ def test_algorithm_1_as_intended_is_equation_11_without_the_self_message_and_eac
     torch.testing.assert_close(refine(attention, "high", 0.5), intended)
     for reading in ("own row", "last row", "product of rows"):
         assert (algorithm_1(attention, 0.5, reading) - intended).abs().max() > 0.02, reading
-    assert refine(sink(32), "high", 0.2)[:, 0].max() < 0.1  # of which one has the opposite sign
-    assert algorithm_1(sink(32), 0.2, "product of rows")[:, 0].min() > 0.9
+    sink = torch.full((32, 32), 0.5 / 31, dtype=torch.float64).index_fill(1, torch.tensor(0), 0.5)
+    assert refine(sink, "high", 0.2)[:, 0].max() < 0.1  # of which one has the opposite sign
+    assert algorithm_1(sink, 0.2, "product of rows")[:, 0].min() > 0.9
 
 
 def test_one_step_is_the_first_round_of_loopy_belief_propagation_and_exact_for_two_tokens_which_are_a_tree():
@@ -118,9 +102,6 @@ def test_uniform_attention_and_a_permutation_are_fixed_points_unless_the_factor_
     torch.testing.assert_close(refine(identity.roll(1, 0), factor, 0.5), fixed)
 
 
-# -- several rounds
-
-
 def test_rounds_keep_the_prior_and_damping_is_the_share_of_the_old_belief():
     attention, c = softmax(scores(6)), 1 - math.exp(-0.4)
     for damping in (0.0, 0.25):
@@ -130,9 +111,6 @@ def test_rounds_keep_the_prior_and_damping_is_the_share_of_the_old_belief():
             updated = (attention.log() + said.sum(0) - said).softmax(-1)
             current = damping * current + (1 - damping) * updated
         torch.testing.assert_close(refine(attention, "high", 0.4, steps=3, damping=damping), current)
-
-
-# -- controls
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -168,15 +146,16 @@ def test_uniform_meets_the_entropy_of_high_or_stays_where_it_cannot(causal):
     assert (high > plain).any()
 
 
-# -- invariants
-
-
 @given(matrices, st.sampled_from(FACTORS), strengths, st.booleans(), st.integers(0, 3))
 @many
-def test_rows_are_distributions_over_what_they_may_see(values, factor, strength, causal, padded):
+def test_rows_are_distributions_over_what_they_may_see_in_the_shape_given(values, factor, strength, causal, padded):
     length = values.shape[-1]
     mask = first_keys(length, max(1, length - padded))
-    refined = refine(softmax(values, mask, causal), factor, strength, mask=mask, causal=causal)
+    attention = softmax(values, mask, causal)
+    for lead in ((2, 3), (2,), ()):
+        given = attention.expand(*lead, length, length)
+        refined = checked(given, factor, strength, mask=mask, causal=causal)
+        assert refined.shape == given.shape
     assert (refined >= 0).all()
     torch.testing.assert_close(refined.sum(-1)[mask], torch.ones(int(mask.sum()), dtype=torch.float64))
     assert (refined[:, ~mask] == 0).all()
@@ -243,9 +222,6 @@ def test_no_row_hears_itself_even_in_rounding():
     louder = messages.clone()
     louder[4] *= 1e6
     assert torch.equal(prefix_key_bias(messages)[:5], prefix_key_bias(louder)[:5])
-
-
-# -- numbers
 
 
 @pytest.mark.parametrize(
@@ -348,17 +324,6 @@ def test_half_precision_comes_back_in_kind_and_autocast_changes_nothing_for_it_i
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(refine(exact, factor, 0.2), refined)
 
-
-@given(matrices, st.sampled_from(FACTORS))
-@many
-def test_shapes_are_as_the_signature_says(values, factor):
-    checked = jaxtyped(typechecker=beartype)(refine)
-    for lead in [(), (2,), (2, 3)]:
-        attention = softmax(values).expand(*lead, *values.shape)
-        assert checked(attention, factor).shape == attention.shape
-
-
-# -- what is refused
 
 SQUARE = torch.full((2, 3, 4, 4), 0.25)
 CAUSAL = softmax(scores(4, lead=(2, 3), dtype=torch.float32), causal=True)
