@@ -86,9 +86,6 @@ class Tokenizer:
         return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", ".", "##,", " !", "$", "a.", "word", "word", "?"]
 
 
-# --- the numbers
-
-
 DIVIDED = {"one": batches(1), "three": batches(), "all": batches(7), "padded": batches(3, total=20)}
 
 
@@ -137,9 +134,6 @@ def test_a_decoder_padded_on_the_left_is_measured_at_the_positions_of_its_real_t
     assert left["positional_entropy"][0] == pytest.approx(0, abs=1e-6)  # the first token sees itself alone
 
 
-# --- the summary
-
-
 def test_the_summary_is_the_mean_of_the_table(tmp_path):
     whole = {"graph_nodes": np.int64(6), "hops": np.int64(3), "keep_maps": np.int64(1)}
     options = {"part_samples": 2, "spectrum": True, "beta": np.float32(0.5), "graph_threshold": np.float32(0), **whole}
@@ -180,9 +174,6 @@ def test_undefined_values_are_counted_and_left_out_of_the_means_and_a_head_that_
     found = run(model, batches(), tmp_path / "b.parquet")
     assert found["nan"]["raw"]["gtd"] == found["nan"]["raw"]["sparsity"] == len(LENGTHS)
     assert list(map(math.isnan, found["matrices"]["raw"]["gtd"][1])) == [True, False]
-
-
-# --- what may be asked for
 
 
 def test_graph_measures_are_those_of_the_first_real_tokens_and_kept_maps_are_whole_and_without_padding(tmp_path):
@@ -228,9 +219,6 @@ def test_without_a_cls_token_the_first_real_token_has_a_class_of_its_own(tmp_pat
     column = batch["attention_mask"][1].argmax()
     expected = families.seen(model, **batch)[1][1][1, :, column:, column].mean(-1)
     close(frame(tmp_path / "a.parquet").loc[[(1, 1, h, "refined") for h in range(2)], "mass_first"], expected)
-
-
-# --- files
 
 
 def test_a_factor_of_the_callers_own_is_measured_again_and_maps_are_of_this_capture_or_gone(tmp_path, monkeypatch):

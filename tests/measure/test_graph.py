@@ -44,9 +44,6 @@ def loop_barrat(weights):
     return found
 
 
-# --- clustering
-
-
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_clustering_agrees_with_networkx_and_the_loop_also_on_what_is_undefined(seed, directed):
@@ -73,9 +70,6 @@ def test_barrats_coefficient_of_four_nodes_worked_by_hand():
         torch.testing.assert_close(loops, g.clustering(weights, kind), equal_nan=True)
 
 
-# --- betweenness
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("directed", [False, True])
 def test_betweenness_agrees_with_networkx(directed, weighted):
@@ -88,9 +82,6 @@ def test_betweenness_agrees_with_networkx(directed, weighted):
         expected = networkx.betweenness_centrality(graph, normalized=False, weight=length)
         found = g.betweenness(weights, directed=directed, weighted=weighted)
         assert found.tolist() == pytest.approx(list(expected.values()), abs=1e-9)
-
-
-# --- projection
 
 
 def test_the_first_real_tokens_become_the_nodes_all_of_them_where_there_are_fewer():
@@ -120,8 +111,11 @@ def test_edges_at_or_below_the_threshold_are_dropped_after_joining_both_directio
 
 
 def test_measures_of_a_stack_are_those_of_its_matrices():
-    attention = rows(2, 3, 20, 20)
-    found = g.graph_measures(attention, 15, 0.02)
+    attention, checked = rows(2, 3, 20, 20), jaxtyped(typechecker=beartype)  # which look at shapes and types
+    found = checked(g.graph_measures)(attention, 15, 0.02)
+    weights = checked(g.token_graph)(attention, 15, mask=torch.ones(20, dtype=torch.bool))
+    checked(g.clustering)(weights)
+    checked(g.betweenness)(weights)
     for layer, head in itertools.product(range(2), range(3)):
         weights = g.token_graph(attention[layer, head], 15, 0.02)
         expected = {f"clustering_{kind}": g.clustering(weights, kind).nanmean() for kind in g.CLUSTERINGS}
@@ -158,11 +152,3 @@ def test_what_is_undefined_stays_nan():
 def test_a_wrong_argument_is_named(argument, call):
     with pytest.raises(ValueError, match=f"^{argument}"):
         call(rows(4, 4))
-
-
-def test_shapes_are_those_of_the_signature():
-    checked = jaxtyped(typechecker=beartype)
-    weights = checked(g.token_graph)(rows(2, 3, 8, 8), 5, mask=torch.ones(8, dtype=torch.bool))
-    checked(g.clustering)(weights)
-    checked(g.betweenness)(weights)
-    checked(g.graph_measures)(rows(2, 3, 8, 8), 5)

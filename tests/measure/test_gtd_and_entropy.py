@@ -47,28 +47,19 @@ def loop_indirect(attention, beta, hops):
     return total
 
 
-def loop_gtd(attention, beta, hops):
-    """Eq. 13 from Eq. 12's loop."""
-    indirect = sum(g * g for row in loop_indirect(attention, beta, hops) for g in row)
-    direct = sum(float(a) ** 2 for row in attention for a in row)
-    return indirect / (direct + indirect)
-
-
 def loop_row_entropy(row):
     """Eq. 2 for one row."""
     return -sum(p * math.log(p) for p in map(float, row) if p > 0)
-
-
-# --- slow loops
 
 
 @pytest.mark.parametrize("hops", [2, 3, 4, 5, 6, 7])
 @pytest.mark.parametrize("beta", [0.5, 0.9])
 def test_gtd_and_its_paths_equal_the_loop_for_any_number_of_hops(beta, hops):
     attention = rows(6, 6)
-    expected = torch.tensor(loop_indirect(attention, beta, hops), dtype=torch.float64)
-    torch.testing.assert_close(d.indirect_attention(attention, beta, hops), expected)
-    assert d.gtd(attention, beta, hops).item() == pytest.approx(loop_gtd(attention, beta, hops), abs=1e-12)
+    expected = loop_indirect(attention, beta, hops)
+    torch.testing.assert_close(d.indirect_attention(attention, beta, hops), torch.tensor(expected, dtype=torch.float64))
+    direct, indirect = (sum(a * a for row in paths for a in row) for paths in (attention.tolist(), expected))  # Eq. 13
+    assert d.gtd(attention, beta, hops).item() == pytest.approx(indirect / (direct + indirect), abs=1e-12)
 
 
 def test_entropies_and_hoyer_are_the_means_of_the_rows_loops():
@@ -87,9 +78,6 @@ def test_sparsity_counts_entries_below_the_threshold():
     attention = torch.tensor([[0.6, 0.4, 0.0], [0.3, 0.3, 0.4], [0.005, 0.0, 0.995]])
     assert d.sparsity(attention).item() == pytest.approx(5 / 9)  # below 1/3: 0, .3, .3, .005, 0
     assert d.sparsity(attention, threshold=0.01).item() == pytest.approx(3 / 9)
-
-
-# --- closed forms
 
 
 def test_every_idempotent_matrix_has_the_same_gtd_a_shift_two_thirds_and_a_two_hop_funnel_nearly_one():
@@ -130,22 +118,21 @@ def test_entropy_sparsity_and_mass_at_their_limits_and_of_a_single_token():
     assert d.gtd(one).item() == pytest.approx(IDEMPOTENT, abs=1e-6)
 
 
-def test_measure_agrees_with_the_single_functions():
+def test_measure_agrees_with_the_single_functions_and_all_keep_to_their_signatures_also_for_one_matrix():
+    checked = jaxtyped(typechecker=beartype)
     attention = rows(2, 3, 9, 9)
     mask = torch.tensor([[True] * 9, [True] * 5 + [False] * 4])
     attention[1] = attention[1].masked_fill(~mask[1], 0)
     attention[1] /= attention[1].sum(-1, keepdim=True)
-    found = d.measure(attention, 0.8, 5, mask=mask)
-    for name in ("gtd", "indirect_entropy"):
-        torch.testing.assert_close(found.pop(name), getattr(d, name)(attention, 0.8, 5, mask=mask))
-    torch.testing.assert_close(found.pop("entropy"), d.attention_entropy(attention, mask=mask))
-    fixed = d.sparsity(attention, threshold=0.01, mask=mask)
-    torch.testing.assert_close(found.pop("sparsity_fixed"), fixed)
-    for name, values in found.items():
-        torch.testing.assert_close(values, getattr(d, name)(attention, mask=mask))
-
-
-# --- padding
+    single = {diagnostic.__name__: checked(diagnostic) for diagnostic in MATRIX_DIAGNOSTICS}
+    single |= {name: partial(single[name], beta=0.8, hops=5) for name in ("gtd", "indirect_entropy")}
+    single |= {"sparsity_fixed": partial(single["sparsity"], threshold=0.01), "entropy": single["attention_entropy"]}
+    for maps, real in ((attention, mask), (attention[1, 2], mask[1])):
+        expected = {name: diagnostic(maps, mask=real) for name, diagnostic in single.items()}
+        for name, values in checked(d.measure)(maps, 0.8, 5, mask=real).items():
+            torch.testing.assert_close(values, expected[name])
+        assert checked(d.indirect_attention)(maps, mask=real).shape == maps.shape
+        assert checked(d.row_entropy)(maps, mask=real).shape == maps.shape[:-1]
 
 
 @pytest.mark.parametrize("diagnostic", [*MATRIX_DIAGNOSTICS, partial(d.sparsity, threshold=0.05)])
@@ -166,9 +153,6 @@ def test_only_padded_queries_and_matrices_of_nan_or_without_real_tokens_are_unde
     mask = torch.tensor([[True] * 6, [True] * 6, [False] * 6])
     for diagnostic in MATRIX_DIAGNOSTICS:
         assert diagnostic(attention, mask=mask).isnan().tolist() == [True, False, True], diagnostic.__name__
-
-
-# --- invariants
 
 
 @settings(max_examples=40, deadline=None)
@@ -207,9 +191,6 @@ def test_gtd_and_entropy_have_the_gradient_of_their_definitions():
     assert torch.autograd.gradcheck(lambda s: d.attention_entropy(s.softmax(-1)), scores)
 
 
-# --- cross-layer
-
-
 def test_cross_layer_paths_run_from_the_upper_layer_down_without_padding():
     attention = rows(2, 1, 6, 6)  # equal layers have the GTD of their matrix
     torch.testing.assert_close(d.cross_layer_gtd([attention] * 5), d.gtd(attention).expand(2, 2))
@@ -220,9 +201,6 @@ def test_cross_layer_paths_run_from_the_upper_layer_down_without_padding():
     layers = [rows(2, 5, 5, seed=seed) for seed in range(4)]
     frames, masks = zip(*(padded(layer, 9) for layer in layers))
     torch.testing.assert_close(d.cross_layer_gtd(frames, mask=masks[0]), d.cross_layer_gtd(layers))
-
-
-# --- refusals
 
 
 @pytest.mark.parametrize(("argument", "call"), [
@@ -245,13 +223,6 @@ def test_cross_layer_paths_run_from_the_upper_layer_down_without_padding():
 def test_a_wrong_argument_is_named(argument, call):
     with pytest.raises(ValueError, match=f"^{argument}"):
         call(rows(4, 4))
-
-
-@pytest.mark.parametrize("diagnostic", [*MATRIX_DIAGNOSTICS, d.row_entropy, d.indirect_attention, d.measure])
-def test_shapes_are_those_of_the_signature(diagnostic):
-    checked = jaxtyped(typechecker=beartype)(diagnostic)
-    checked(rows(2, 3, 5, 5), mask=torch.ones(2, 5, dtype=torch.bool))
-    checked(rows(5, 5), mask=torch.ones(5, dtype=torch.bool))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
