@@ -69,13 +69,6 @@ def test_high_and_low_are_equation_11_and_elemmul_equation_15_among_the_real_row
     torch.testing.assert_close(refined[mask], equation_15(attention, **among)[mask])
 
 
-def test_two_tokens_worked_by_hand():
-    attention = torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)
-    # strength ln 2, so c = 1/2: row 1 says (1/2, 1), row 0 says (3/4, 3/4)
-    expected = torch.tensor([[1 / 3, 2 / 3], [1.0, 0.0]], dtype=torch.float64)
-    torch.testing.assert_close(refine(attention, "high", math.log(2)), expected)
-
-
 def test_algorithm_1_as_intended_is_equation_11_without_the_self_message_and_each_literal_reading_another_method():
     attention = softmax(scores(7))
     intended = algorithm_1(attention, 0.5)
@@ -92,6 +85,9 @@ def test_one_step_is_the_first_round_of_loopy_belief_propagation_and_exact_for_t
         expected = loopy_belief_propagation(softmax(scores(5)), 0.7, 1, low=factor == "low")
         torch.testing.assert_close(refine(softmax(scores(5)), factor, 0.7), expected)
     torch.testing.assert_close(refine(softmax(scores(2)), "high", 0.9), exact_marginals(softmax(scores(2)), 0.9))
+    attention = torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)  # by hand, at strength ln 2, so c = 1/2:
+    expected = torch.tensor([[1 / 3, 2 / 3], [1.0, 0.0]], dtype=torch.float64)  # row 1 says (1/2, 1), row 0 (3/4, 3/4)
+    torch.testing.assert_close(refine(attention, "high", math.log(2)), expected)
 
 
 @pytest.mark.parametrize("factor", REFINING)

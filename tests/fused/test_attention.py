@@ -16,16 +16,9 @@ import saobp.fused.tiled.tiles
 from saobp.equations.refine import FACTORS, refine
 from saobp.fused.attention import saobp_attention, visible_keys
 
-
-def masks(*lengths):
-    """Return masks of sequences of these lengths, padded to the first, in several ways."""
-    token, real = torch.arange(lengths[0]), torch.tensor(lengths)[:, None]
-    left = token >= lengths[0] - real
-    return {"none": None, "right": token < real, "left": left, "holes": token % real.clamp(max=5) > 0}
-
-
-MASKS = masks(13, 9, 4)
-RIGHT = MASKS["right"]
+TOKEN, REAL = torch.arange(13), torch.tensor([[13], [9], [4]])  # places, and how many of each sequence are no padding
+RIGHT = TOKEN < REAL
+MASKS = {"none": None, "right": RIGHT, "left": TOKEN >= 13 - REAL, "holes": TOKEN % REAL.clamp(max=5) > 0}
 SWITCHES = list(itertools.product((False, True), (True, False), MASKS))
 CASES = [("high", *x) for x in SWITCHES] + [(f, *x) for f in ("low", "elemmul") for x in SWITCHES[::3]]
 UNTILED = [factor for factor in FACTORS if factor not in ("high", "low", "elemmul")]
@@ -35,11 +28,9 @@ CASES += itertools.product(UNTILED, (False, True), (True,), ("none", "right"))
 @pytest.fixture(params=["one tile", "many tiles"])
 def tiles(request, monkeypatch):
     """Work in one tile, or in tiles of a few queries with a short one at the end."""
-    if request.param == "many tiles":
-        monkeypatch.setattr(saobp.fused.tiled.tiles, "WHOLE", 4)
-        monkeypatch.setattr(saobp.fused.tiled.tiles, "TILE", 64)
-        monkeypatch.setattr(saobp.fused.tiled.tiles, "LONG", 64)
-        monkeypatch.setattr(saobp.fused.tiled.tiles, "QUERIES", 5)
+    small = {"WHOLE": 4, "TILE": 64, "LONG": 64, "QUERIES": 5} if request.param == "many tiles" else {}
+    for name, size in small.items():
+        monkeypatch.setattr(saobp.fused.tiled.tiles, name, size)
 
 
 def heads(batch=3, heads=4, groups=2, length=13, width=5, value_width=3, sharpness=3.0, dtype=torch.float64):
@@ -97,12 +88,8 @@ def test_loads_too_wide_for_products_are_summed_in_logarithms(factor, exclude_se
 @pytest.mark.parametrize("causal", [False, True])
 def test_gradients_equal_finite_differences_under_dropout_and_tiles(causal, tiles):
     inputs = heads(batch=1, heads=2, groups=1, length=11, width=2, value_width=2, sharpness=1.0)
-
-    def repeated(query, key, value):
-        torch.manual_seed(3)
-        return saobp_attention(query, key, value, strength=0.5, is_causal=causal, dropout_p=0.4)
-
-    assert torch.autograd.gradcheck(repeated, inputs, fast_mode=True)
+    attend = partial(saobp_attention, strength=0.5, is_causal=causal, dropout_p=0.4)
+    assert torch.autograd.gradcheck(lambda *given: (torch.manual_seed(3), attend(*given))[1], inputs, fast_mode=True)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -155,9 +142,7 @@ def test_a_query_of_padding_that_is_no_number_stays_in_its_own_row(factor):
 
 
 def test_nothing_of_size_length_squared_lives_between_forward_and_backward(tiles):
-    for factor, causal in itertools.product(("high", "low", "elemmul"), (False, True)):
-        if factor == "elemmul" and causal:
-            continue
+    for factor, causal in [*itertools.product(("high", "low"), (False, True)), ("elemmul", False)]:
         sizes = []
         note = lambda tensor: sizes.append(tensor.numel()) or tensor  # noqa: B023, E731
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
@@ -206,10 +191,8 @@ def test_dropout_keeps_the_mean_and_drops_its_share():
         torch.testing.assert_close(kept[kept > 0], torch.full_like(kept[kept > 0], 1 / 40 / 0.7))
         share = (kept == 0).float()
         assert abs(share.mean() - 0.3) < 0.005  # six standard errors
-        for axis in (0, 2, 3, 4):  # no run, head, query or key is dropped more than others
-            others = [a for a in range(5) if a != axis]
-            assert (share.mean(others) - 0.3).abs().max() < 0.05
-        for axis in (0, 2, 3, 4):  # neighbours along any axis are dropped independently
+        for axis in (0, 2, 3, 4):  # no run, head, query or key is dropped more than others, nor with its neighbour
+            assert (share.mean([a for a in range(5) if a != axis]) - 0.3).abs().max() < 0.05
             both = share.narrow(axis, 1, share.shape[axis] - 1) * share.narrow(axis, 0, share.shape[axis] - 1)
             assert abs(both.mean() - 0.09) < 0.006
     ones = torch.ones(1, 1, 600, 8)
@@ -241,10 +224,7 @@ def test_a_query_that_is_no_number_is_forgotten_by_the_next_call():
         torch.testing.assert_close(mine, theirs)
 
 
-THREADED = [{}, {"is_causal": True}, {"factor": "elemmul"}, {"strength": torch.rand(6)}]
-
-
-@pytest.mark.parametrize("options", THREADED)
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"factor": "elemmul"}, {"strength": torch.rand(6)}])
 def test_attention_and_gradients_do_not_depend_on_the_number_of_threads(options, tiles):
     inputs = [torch.randn(2, 6, 33, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     runs = []

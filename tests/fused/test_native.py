@@ -2,7 +2,6 @@
 
 import math
 import shutil
-import stat
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -97,18 +96,12 @@ def test_vectors_of_other_processors_are_compiled_once_and_give_the_same_numbers
         test_it_agrees_with_float64("compiled", batch, length, True, "high", 0.2, True, 0.2)
 
 
-@pytest.mark.parametrize("switch", ["off", "no compiler", "compiler fails"])
-def test_without_them_torch_works_it_out(fresh, monkeypatch, tmp_path, switch):
+@pytest.mark.parametrize(("name", "value"), [("SAOBP_NATIVE", "0"), ("CC", "{}/none"), ("CC", "{}/failing")])
+def test_without_them_torch_works_it_out(fresh, monkeypatch, tmp_path, name, value):
     """Switched off, without a compiler and with one that fails there are none, no error and no file."""
-    failing = tmp_path / "cc"
-    failing.write_text("#!/bin/sh\nexit 1\n")
-    failing.chmod(failing.stat().st_mode | stat.S_IXUSR)
-    name, value = {
-        "off": ("SAOBP_NATIVE", "0"),
-        "no compiler": ("CC", str(tmp_path / "none")),
-        "compiler fails": ("CC", str(failing)),
-    }[switch]
-    monkeypatch.setenv(name, value)
+    (tmp_path / "failing").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "failing").chmod(0o700)
+    monkeypatch.setenv(name, value.format(tmp_path))
     assert native.passes() is None
     assert saobp.saobp_attention(*torch.randn(3, 1, 2, 9, 4)).isfinite().all()
     assert not fresh.exists() or not [*fresh.iterdir()]

@@ -9,14 +9,12 @@ import torch
 from saobp.fused.workers import side_by_side
 
 
-@pytest.fixture
-def two_threads():
+@pytest.fixture(autouse=True)
+def two_threads(reproducible):
     torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(1)
 
 
-def test_every_piece_is_worked_on_once_without_gradients_by_a_thread_that_is_alone_and_settings_stay(two_threads):
+def test_every_piece_is_worked_on_once_without_gradients_by_a_thread_that_is_alone_and_settings_stay():
     seen, found = [], []
     work = lambda piece: seen.append((piece, torch.get_num_threads(), torch.is_grad_enabled()))  # noqa: E731
     side_by_side(work, [(i,) for i in range(9)])
@@ -27,7 +25,7 @@ def test_every_piece_is_worked_on_once_without_gradients_by_a_thread_that_is_alo
     assert [torch.get_num_threads(), *found] == [2, 2]
 
 
-def test_an_error_of_a_piece_reaches_the_caller(two_threads):
+def test_an_error_of_a_piece_reaches_the_caller():
     def fail(number):
         if number == 3:
             raise RuntimeError("third piece")
@@ -36,7 +34,7 @@ def test_an_error_of_a_piece_reaches_the_caller(two_threads):
         side_by_side(fail, [(i,) for i in range(5)])
 
 
-def test_a_forked_process_starts_threads_of_its_own(two_threads):
+def test_a_forked_process_starts_threads_of_its_own():
     side_by_side(lambda: None, [()] * 4)
     child = os.fork()
     if child == 0:

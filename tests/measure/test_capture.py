@@ -24,6 +24,7 @@ from saobp.measure.measurement import token_classes
 
 VOCABULARY = 60
 LENGTHS = (9, 5, 12, 7, 3, 12, 8)
+run = functools.partial(capture, progress=False)
 
 
 def bert(factor=None, kind=hf.BertModel, layers=2, strength=0.2, **options):
@@ -54,10 +55,6 @@ def batches(size=3, lengths=LENGTHS, total=None, left=False):
             batch["attention_mask"][row, place] = 1
         found.append(batch)
     return found
-
-
-def run(model, data, path, **options):
-    return capture(model, data, path, progress=False, **options)
 
 
 def frame(path):

@@ -1,12 +1,13 @@
 """saobp.capture on the models, inputs, types and file names that people have: captured, or refused in one line."""
 
+import functools
 import os
 
 import numpy as np
 import pytest
 import torch
 import transformers as hf
-from families import SIZES, TOKENS, build, run, tokens
+from families import SIZES, T5_SIZES, TOKENS, build, run, tokens
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.utils.data import DataLoader
 
@@ -18,11 +19,7 @@ from saobp.measure.measurement import token_classes
 IDS = tokens(2, 9)
 PIXELS = torch.randn(2, 3, 12, 12, generator=torch.Generator().manual_seed(3))
 ODD = "a b's #1 {x} [0] ü"
-
-
-def captured(model, batches, path, **options):
-    """Capture without a bar."""
-    return capture(model, batches, path, progress=False, **options)
+captured = functools.partial(capture, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -84,31 +81,33 @@ def clip():
     return hf.CLIPModel(hf.CLIPConfig(**{name: part | {"projection_dim": 16} for name, part in parts.items()}))
 
 
+TEXTS, NO_MAPS = {"input_ids": IDS}, "gives no attention maps of one stack of layers"
 UNFIT = {
-    "CLIPModel": (clip, {"input_ids": IDS, "pixel_values": PIXELS}),
+    "CLIPModel": (clip, {"input_ids": IDS, "pixel_values": PIXELS}, NO_MAPS),
     "SwinModel": (lambda: hf.SwinModel(hf.SwinConfig(image_size=32, patch_size=4, embed_dim=16, depths=[1, 1],
-                                               num_heads=[2, 4], window_size=4)),
-                  {"pixel_values": torch.randn(2, 3, 32, 32)}),
+                                                     num_heads=[2, 4], window_size=4)),
+                  {"pixel_values": torch.randn(2, 3, 32, 32)}, NO_MAPS),
     "MambaModel": (lambda: hf.MambaModel(hf.MambaConfig(**TOKENS, num_hidden_layers=1, hidden_size=32,
-                                                  intermediate_size=32)), {"input_ids": IDS}),
+                                                        intermediate_size=32)), TEXTS, NO_MAPS),
     "LongformerModel": (lambda: hf.LongformerModel(hf.LongformerConfig(**TOKENS, **SIZES, attention_window=4)),
-                        {"input_ids": IDS}),
+                        TEXTS, NO_MAPS),
+    "T5Model": (lambda: hf.T5Model(hf.T5Config(**TOKENS, **T5_SIZES)), TEXTS, "has two stacks; pass its encoder"),
+    "Linear": (lambda: torch.nn.Linear(2, 2), TEXTS, "is not"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "refined"),
-    [*((name, False) for name in UNFIT), ("CLIPModel", True), ("SwinModel", True)],
-)
+@pytest.mark.parametrize(("name", "refined"), [*((name, False) for name in UNFIT), ("CLIPModel", 1), ("SwinModel", 1)])
 def test_models_of_several_stacks_or_without_square_maps_are_refused_in_one_line(name, refined, tmp_path):
-    make, batch = UNFIT[name]
+    make, batch, said = UNFIT[name]
     model = saobp.apply(make().eval(), "high", 1.0) if refined else make().eval()
-    with pytest.raises(ValueError, match=f"{name} gives no attention maps of one stack of layers") as error:
+    with pytest.raises(ValueError, match=f"^model: {name} {said}") as error:
         captured(model, [batch], tmp_path / "a.parquet")
     assert "\n" not in str(error.value)
     if name == "CLIPModel":  # whose stacks can be captured one by one
-        assert captured(model.text_model, [{"input_ids": IDS}], tmp_path / "text.parquet")["layers"] == 2
+        assert captured(model.text_model, [TEXTS], tmp_path / "text.parquet")["layers"] == 2
         assert captured(model.vision_model, [{"pixel_values": PIXELS}], tmp_path / "seen.parquet")["tokens"] == 20
+    if name == "T5Model":
+        assert captured(model.get_encoder(), [TEXTS], tmp_path / "a.parquet")["samples"] == 2
 
 
 REFUSED = {
@@ -200,14 +199,6 @@ def test_a_path_from_home_is_there_and_what_cannot_be_a_path_is_refused(model, t
         with pytest.raises(ValueError, match=said):
             captured(model, [{"input_ids": IDS}], path)
     assert [*tmp_path.iterdir()] == [tmp_path / "deep"]
-
-
-def test_what_is_no_stack_of_attention_is_named(tmp_path):
-    model = hf.T5Model(hf.T5Config(vocab_size=61, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4))
-    for given, said in ((model, "T5Model has two stacks; pass its encoder"), (torch.nn.Linear(2, 2), "Linear is not")):
-        with pytest.raises(ValueError, match=f"model: {said}"):
-            captured(given, [{"input_ids": IDS}], tmp_path / "a.parquet")
-    assert captured(model.get_encoder(), [{"input_ids": IDS}], tmp_path / "a.parquet")["samples"] == 2
 
 
 @pytest.mark.parametrize("resume", [True, False])

@@ -39,10 +39,6 @@ def texts(tmp_path):
     return model_folders.text_file(tmp_path / "texts.txt")
 
 
-BAD = ("-0.1", "nan", "inf", "0.0")
-WHY = "since plain attention is always shown"
-
-
 def decoder():
     torch.manual_seed(0)
     return hf.GPT2LMHeadModel(copy.deepcopy(model_folders.DECODER)).eval()
@@ -77,7 +73,7 @@ def test_the_model_is_left_as_it_was_and_no_more_texts_are_read_than_asked_for()
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 
 
-def test_no_texts_are_refused_by_their_name():
+def test_no_texts_no_strengths_and_attention_that_is_no_number_are_refused_by_their_names():
     with pytest.raises(ValueError, match="^texts must be several texts"):
         saobp.inspect(decoder(), word_tokenizer(), None)
     for call in (explorer.collect, lambda *given: predictions.perplexities(*given, "high", [0.1])):
@@ -85,6 +81,10 @@ def test_no_texts_are_refused_by_their_name():
             call(decoder(), word_tokenizer(), [])
     with pytest.raises(ValueError, match="^strengths must hold one at least$"):
         predictions.perplexities(decoder(), word_tokenizer(), model_folders.TEXTS, "high", [])
+    model = decoder()
+    model.transformer.h[0].attn.c_attn.weight.data.fill_(torch.nan)
+    with pytest.raises(ValueError, match="^model: GPT2LMHeadModel gives attention that is no number"):
+        saobp.inspect(model, word_tokenizer(), model_folders.TEXTS[:1])
 
 
 def test_a_probability_that_came_to_0_in_one_head_is_not_hidden():
@@ -100,13 +100,6 @@ def test_a_probability_that_came_to_0_in_one_head_is_not_hidden():
         model(**word_tokenizer()(model_folders.TEXTS[0], return_tensors="pt"))
     raw, refined = pairs[0]
     assert (raw == 0).any() and np.allclose(rows["after"], saobp.attention_entropy(refined)[0], atol=1e-5)
-
-
-def test_attention_that_is_no_number_is_refused_by_its_model():
-    model = decoder()
-    model.transformer.h[0].attn.c_attn.weight.data.fill_(torch.nan)
-    with pytest.raises(ValueError, match="^model: GPT2LMHeadModel gives attention that is no number"):
-        saobp.inspect(model, word_tokenizer(), model_folders.TEXTS[:1])
 
 
 def test_the_strength_of_a_model_follows_the_paper_s_rule():
@@ -241,7 +234,7 @@ def refused(arguments, said, tmp_path, capsys, out=None):
     assert main(["inspect", *arguments, "--out", str(out)]) == 2
     told = capsys.readouterr()
     line = [text for text in told.err.replace("\r", "\n").splitlines() if text]
-    assert len(line) == 1 and line[0].startswith("saobp: ") and said in line[0], told.err
+    assert len(line) == 1 and line[0].startswith("saobp: ") and re.search(said, line[0]), told.err
     assert told.out == "" and sorted(tmp_path.iterdir()) == there
 
 
@@ -263,7 +256,7 @@ def test_a_model_that_is_no_transformer_is_refused(folders, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    *((["--strength", "0.1", bad], f"strength must be finite and above 0, {WHY}; got {bad}") for bad in BAD),
+    *((["--strength", "0.1", bad], f"strength must .* above 0.* got {bad}") for bad in ("-0.1", "nan", "inf", "0.0")),
     (["--factor", "higher"], "factor must be one of"),
     (["--samples", "0"], "samples must be a whole number of at least 1"),
     (["--tokens", "3"], "tokens must be a whole number of at least 4"),

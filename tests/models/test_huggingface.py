@@ -184,10 +184,13 @@ def test_cross_attention_and_the_decoder_stay_plain_also_after_loading_and_gener
 
 
 @pytest.mark.parametrize("learn", ["head", "layer"])
-def test_learned_strengths_start_at_the_strength_and_train(learn):
-    model = saobp.apply(build("bert"), "high", 0.7, learn=learn)
-    fixed = saobp.apply(build("bert"), "high", 0.7)
-    torch.testing.assert_close(run(model), run(fixed), **CLOSE)
+def test_learned_strengths_start_at_the_strength_also_those_that_a_checkpoint_lacks_and_train(learn, tmp_path):
+    build("bert").save_pretrained(tmp_path)
+    model, fixed = saobp.apply(build("bert"), "high", 0.7, learn=learn), saobp.apply(build("bert"), "high", 0.7)
+    config = hf.BertConfig.from_pretrained(tmp_path)
+    config.saobp = model.config.saobp
+    for one in (model, hf.BertForMaskedLM.from_pretrained(tmp_path, config=config)):
+        torch.testing.assert_close(run(one), run(fixed), **CLOSE)
     learned = {name: parameter for name, parameter in model.named_parameters() if "saobp" in name}
     assert [parameter.shape[0] for parameter in learned.values()] == [4 if learn == "head" else 1] * 2
     for options in ({}, {"output_attentions": True}):
@@ -243,15 +246,6 @@ def test_auto_classes_and_other_heads_load_the_refinement(tmp_path):
     assert torch.equal(hf.AutoModel.from_pretrained(tmp_path)(tokens()).last_hidden_state, expected)
     eager = hf.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
     torch.testing.assert_close(run(eager, tokens()), run(model, tokens()), **CLOSE)
-
-
-def test_strengths_missing_from_a_checkpoint_start_afresh(tmp_path):
-    build("bert").save_pretrained(tmp_path)
-    config = hf.BertConfig.from_pretrained(tmp_path)
-    config.saobp = saobp.apply(build("bert"), "high", 0.7, learn="head").config.saobp
-    loaded = hf.BertForMaskedLM.from_pretrained(tmp_path, config=config)
-    expected = saobp.apply(build("bert"), "high", 0.7)
-    torch.testing.assert_close(run(loaded), run(expected), **CLOSE)
 
 
 FRESH = """if True:
@@ -364,21 +358,16 @@ def test_models_that_cannot_be_served_are_refused_by_name_when_apply_is_called()
         assert "\n" not in str(error.value)
 
 
-def linear_in(dtype):
-    """Build a BERT whose linear weights are in another type."""
-    model = build("bert")
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            module.weight = nn.Parameter(module.weight.to(dtype), requires_grad=False)
-    return model
-
-
 @pytest.mark.parametrize("learn", ["head", "layer"])
 @pytest.mark.filterwarnings("ignore")  # torch's own, of its quantisation
 def test_strengths_of_a_quantised_model_are_learned_in_float32(learn):
     model = torch.ao.quantization.quantize_dynamic(build("bert"), {nn.Linear}, dtype=torch.qint8)
     fixed = run(saobp.apply(copy.deepcopy(model), "high", 0.7), tokens())
-    for quantised in (model, linear_in(torch.float8_e4m3fn), linear_in(torch.int8)):
+    by_hand = {torch.float8_e4m3fn: build("bert"), torch.int8: build("bert")}  # linear weights of another type alone
+    for dtype, one in by_hand.items():
+        for module in filter(lambda part: isinstance(part, nn.Linear), one.modules()):
+            module.weight = nn.Parameter(module.weight.to(dtype), requires_grad=False)
+    for quantised in (model, *by_hand.values()):
         saobp.apply(quantised, "high", 0.7, learn=learn)
         assert {one.dtype for name, one in quantised.named_parameters() if "saobp" in name} == {torch.float32}
     torch.testing.assert_close(run(model, tokens()), fixed, **CLOSE)
