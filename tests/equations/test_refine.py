@@ -142,22 +142,6 @@ def test_uniform_meets_the_entropy_of_high_or_stays_where_it_cannot(causal):
     assert (high > plain).any()
 
 
-@given(matrices, st.sampled_from(FACTORS), strengths, st.booleans(), st.integers(0, 3))
-@many
-def test_rows_are_distributions_over_what_they_may_see_in_the_shape_given(values, factor, strength, causal, padded):
-    length = values.shape[-1]
-    mask = first_keys(length, max(1, length - padded))
-    attention = softmax(values, mask, causal)
-    for lead in ((2, 3), (2,), ()):
-        given = attention.expand(*lead, length, length)
-        refined = checked(given, factor, strength, mask=mask, causal=causal)
-        assert refined.shape == given.shape
-    assert (refined >= 0).all()
-    torch.testing.assert_close(refined.sum(-1)[mask], torch.ones(int(mask.sum()), dtype=torch.float64))
-    assert (refined[:, ~mask] == 0).all()
-    assert not causal or (refined[mask].triu(1) == 0).all()
-
-
 @given(matrices, st.sampled_from(FACTORS), strengths, st.randoms(use_true_random=False))
 @many
 def test_renaming_the_tokens_renames_the_refined_ones(values, factor, strength, random):
@@ -170,7 +154,9 @@ def test_renaming_the_tokens_renames_the_refined_ones(values, factor, strength, 
 
 @given(matrices, st.sampled_from(FACTORS), strengths, st.booleans(), st.integers(1, 5), st.booleans())
 @many
-def test_padding_never_changes_real_tokens(values, factor, strength, causal, padded, left):
+def test_padding_never_changes_real_tokens_whose_rows_are_distributions_over_what_they_may_see(
+    values, factor, strength, causal, padded, left
+):
     length = values.shape[-1]
     offset = padded if left else 0
     wide = scores(length + padded, 5.0, seed=1)
@@ -183,8 +169,14 @@ def test_padding_never_changes_real_tokens(values, factor, strength, causal, pad
         attention = attention.masked_fill(~torch.ones_like(attention, dtype=torch.bool).tril(), -torch.inf)
     attention = torch.where(mask[:, None], attention, wide).softmax(-1)  # a padded query looks where it likes
     alone = refine(softmax(values, causal=causal), factor, strength, causal=causal)
-    refined = refine(attention, factor, strength, mask=mask, causal=causal)
+    for lead in ((2, 3), (2,), ()):
+        many_of_it = attention.expand(*lead, *attention.shape)
+        refined = checked(many_of_it, factor, strength, mask=mask, causal=causal)
+        assert refined.shape == many_of_it.shape
     torch.testing.assert_close(refined[real, real], alone)
+    assert (refined >= 0).all() and (refined[:, ~mask] == 0).all()
+    torch.testing.assert_close(refined.sum(-1)[mask], torch.ones(length, dtype=torch.float64))
+    assert not causal or (refined.triu(1)[mask] == 0).all()
 
 
 @given(matrices, st.sampled_from(FACTORS), strengths, st.integers(1, 3), st.booleans(), st.data())

@@ -38,16 +38,10 @@ EARLIER = ALL.tril()
 DISTANCE = torch.arange(LENGTH)[:, None] - torch.arange(float(LENGTH))
 PREFIX = EARLIER | (torch.arange(LENGTH) < 4)
 BRANCHED = PREFIX.index_put((torch.arange(6, LENGTH), torch.tensor(5)), torch.tensor(False))  # which 6 and on pass by
-PARENTS = (None, 0, 1, 1, 2, 2, 3, 0, 7)  # of the nodes of a tree, each of which sees its ancestors
-
-
-def tree() -> Tensor:
-    """Return which pairs are a node and itself or one of its ancestors."""
-    pairs = torch.eye(LENGTH, dtype=torch.bool)
-    for node, parent in enumerate(PARENTS):
-        if parent is not None:
-            pairs[node] |= pairs[parent]
-    return pairs
+PARENTS = (0, 0, 1, 1, 2, 2, 3, 0, 7)  # of the nodes of a tree, each of which sees itself and its ancestors
+TREE = torch.eye(LENGTH, dtype=torch.bool)
+for node, parent in enumerate(PARENTS):
+    TREE[node] |= TREE[parent]
 
 
 def with_padding(pairs: Tensor, side: str) -> Tensor:
@@ -69,9 +63,9 @@ SHOWN = {
     "prefix, padded on the right": with_padding(PREFIX, "right"),
     "packed prefix": (packed(6, 3) & PREFIX).expand(2, 1, -1, -1),
     "prefix and branch": BRANCHED.expand(2, 1, -1, -1),
-    "tree": tree().expand(2, 1, -1, -1),
+    "tree": TREE.expand(2, 1, -1, -1),
     "one causal, one full": torch.stack([EARLIER, ALL])[:, None],
-    "a pattern per head": torch.stack([EARLIER, ALL, PREFIX, tree()]).expand(2, -1, -1, -1),
+    "a pattern per head": torch.stack([EARLIER, ALL, PREFIX, TREE]).expand(2, -1, -1, -1),
     "each token alone": torch.eye(LENGTH, dtype=torch.bool).expand(2, 1, -1, -1),
 }
 
@@ -103,18 +97,13 @@ def oracle(raw: Tensor, shown: Tensor, factor: str, strength: float) -> Tensor:
     return refined
 
 
-def options(family: str) -> dict[str, bool]:
-    """Return what a call needs besides ids and mask: decoders no cache."""
-    return {"use_cache": False} if family in DECODERS else {}
-
-
 def check(family: str, mask: Tensor, shown: Tensor, factor: str = "high", strength: float = 1.5) -> None:
     """Compare each layer with the oracle on the pairs shown, and the fused operation with the matrices."""
     model = saobp.apply(build(family), factor, strength)
     with torch.no_grad():
         with raw_attentions(model) as pairs:
-            output = model(tokens(2, LENGTH), attention_mask=mask, **options(family))[0]
-        unseen = model(tokens(2, LENGTH), attention_mask=mask, **options(family))[0]
+            output = model(tokens(2, LENGTH), attention_mask=mask, use_cache=False)[0]
+        unseen = model(tokens(2, LENGTH), attention_mask=mask, use_cache=False)[0]
     rows = shown.diagonal(dim1=-2, dim2=-1)
     torch.testing.assert_close(unseen[rows.all(1)], output[rows.all(1)], **CLOSE)
     assert len(pairs) == 2
@@ -162,7 +151,7 @@ def test_a_mask_of_keys_shows_them_to_every_query_and_a_padded_row_that_sees_all
     real, pairs = padding("left"), SHOWN["causal, padded on the left"]
     open_rows = pairs | ~real[:, None, :, None]  # as where a row without any key would be undefined
     model = saobp.apply(build(family), "high", 1.5)
-    for raw, refined in seen(model, tokens(2, LENGTH), attention_mask=FORMS[form](open_rows), **options(family)):
+    for raw, refined in seen(model, tokens(2, LENGTH), attention_mask=FORMS[form](open_rows), use_cache=False):
         rows = real[:, None].expand(raw.shape[:3])
         torch.testing.assert_close(refined[rows], oracle(raw, pairs, "high", 1.5)[rows], **CLOSE)
 
@@ -184,7 +173,7 @@ def test_a_window_is_refined_by_all_rows_or_by_the_earlier_ones(family):
     near, causal = DISTANCE.abs() <= 2, family in DECODERS
     shown = (near & EARLIER if causal else near).expand(2, 1, -1, -1)
     model = saobp.apply(build(family), "high", 1.5)
-    for raw, refined in seen(model, tokens(2, LENGTH), attention_mask=shown.clone(), **options(family)):
+    for raw, refined in seen(model, tokens(2, LENGTH), attention_mask=shown.clone(), use_cache=False):
         torch.testing.assert_close(refined, saobp.refine(raw, "high", 1.5, causal=causal), **CLOSE)
 
 
@@ -232,9 +221,9 @@ def test_a_causal_tower_whose_modules_do_not_say_so_is_refined_causally(factor, 
 def test_a_sequence_that_is_all_padding_harms_no_other(family):
     model, real = saobp.apply(build(family), "high", 1.5), padding("right")
     real[1] = False
-    output = model(tokens(2, LENGTH), attention_mask=real, **options(family))[0]
+    output = model(tokens(2, LENGTH), attention_mask=real, use_cache=False)[0]
     assert output.isfinite().all()
-    torch.testing.assert_close(output[:1], model(tokens(2, LENGTH)[:1], **options(family))[0], **CLOSE)
+    torch.testing.assert_close(output[:1], model(tokens(2, LENGTH)[:1], use_cache=False)[0], **CLOSE)
 
 
 @pytest.mark.parametrize("learn", [None, "head"])
@@ -273,7 +262,7 @@ def test_masks_that_cannot_be_served_are_refused_in_one_line(family, which):
     model = saobp.apply(build(family), "high", 1.5)
     mask, message = REFUSED[which]
     with pytest.raises(ValueError, match=message) as error:
-        model(tokens(2, LENGTH), attention_mask=mask, **options(family))
+        model(tokens(2, LENGTH), attention_mask=mask, use_cache=False)
     assert "\n" not in str(error.value) and "attention_mask" in str(error.value)
 
 
@@ -368,5 +357,5 @@ def test_a_bias_that_starts_at_nothing_is_learned(family):
     model, bias = saobp.apply(build(family), "high", 0.5), torch.zeros(1, 1, LENGTH, LENGTH)
     shown = bias.masked_fill(~EARLIER, -torch.inf) if family == "llama" else bias
     shown.requires_grad_()
-    model(tokens(2, LENGTH), attention_mask=shown, **options(family)).logits.square().sum().backward()
+    model(tokens(2, LENGTH), attention_mask=shown, use_cache=False).logits.square().sum().backward()
     assert shown.grad.abs().sum() > 0
