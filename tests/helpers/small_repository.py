@@ -8,16 +8,16 @@ from urllib.parse import quote
 from saobp.study.setup import paths
 
 
-def one_of_each(name, algorithm="high"):
-    """Return the smoke study with one model, one algorithm and attention on one task, under another name."""
+def one_of_each(name):
+    """Return the smoke study with one model, High alone and attention on one task, under another name."""
     smoke = (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text()
     text = smoke.partition("decoder:")[0].replace("name: smoke", f"name: {name}")
     text = "\n".join(line for line in text.splitlines() if not line.startswith("algorithms_of"))
     text = text.replace(", small-quarter]", "]").replace("[race, squad, sst2]", "[race]")
-    return text.replace("[original, high]", f"[{algorithm}]")
+    return text.replace("[original, high]", "[high]")
 
 
-def repository(folder, name, algorithm="high", steps=90, warmup=30):
+def repository(folder, name):
     """Lay out a repository of links, with one small study of one model, one algorithm and two tasks."""
     folder.mkdir()
     for entry in ("saobp", "Snakefile", "data", "figures", "texts"):
@@ -25,9 +25,8 @@ def repository(folder, name, algorithm="high", steps=90, warmup=30):
     (folder / "notebooks" / "studies").mkdir(parents=True)
     for notebook in (paths.root() / "notebooks").glob("*.ipynb"):
         (folder / "notebooks" / notebook.name).symlink_to(notebook)
-    text = one_of_each(name, algorithm).replace("save_every: 60", "save_every: 20")
+    text = one_of_each(name).replace("save_every: 60", "save_every: 20")
     text = text.replace("[cola, mrpc, rte, sst2, stsb, wnli, qnli, mnli, qqp, squad, hellaswag, race]", "[rte, race]")
-    text = text.replace("steps: 90", f"steps: {steps}").replace("warmup: 30", f"warmup: {warmup}")
     (folder / "notebooks" / "studies" / f"{name}.yaml").write_text(f"{text}\n")
     return folder
 

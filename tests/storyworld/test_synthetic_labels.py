@@ -49,14 +49,11 @@ def test_every_option_of_race_is_of_one_kind_and_the_answer_is_what_a_reader_fin
         assert set.intersection(*roles), row
 
 
-def test_the_span_of_squad_answers_it_and_starts_where_it_says(seed):
+def test_the_span_of_squad_answers_it_and_starts_where_it_says_and_qnli_texts_answer_or_do_not(seed):
     for row in rows("rajpurkar/squad", "plain_text", seed):
         (text,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
         assert row["context"][start : start + len(text)] == text
         assert story_reader.answer(row["context"], row["question"]) == {text: row["hops"]}, row
-
-
-def test_qnli_texts_answer_the_question_or_do_not(seed):
     for row in rows("nyu-mll/glue", "qnli", seed):
         found = story_reader.answer(row["sentence"], row["question"])
         assert list(found.values()) == ([] if row["label"] else [row["hops"]]), row
