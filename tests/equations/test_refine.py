@@ -14,7 +14,7 @@ from reference import algorithm_1, equation_11, equation_15, exact_marginals, lo
 
 from saobp.equations.checks import WITHOUT_MESSAGES
 from saobp.equations.factors import OWN
-from saobp.equations.messages import belief, log_messages, prefix_key_bias
+from saobp.equations.messages import log_messages, prefix_key_bias
 from saobp.equations.refine import FACTORS, _refined, refine
 
 REFINING = [factor for factor in FACTORS if factor != "none"]
@@ -363,8 +363,3 @@ def test_a_factor_that_sends_no_messages_is_never_taken_for_high(factor):
     uniform = torch.full((3, 3), 1 / 3)
     with pytest.raises(ValueError, match=f"factor '{factor}' sends no messages"):
         _refined(uniform, factor, torch.tensor(0.2), torch.ones(3, 3, dtype=torch.bool), False, True, 0, {})
-
-
-def test_a_row_without_mass_stays_zero():
-    rows = torch.tensor([[0.0, 0.0], [0.5, 0.5]])
-    assert torch.equal(belief(rows, torch.zeros(1, 2)), rows)

@@ -84,14 +84,11 @@ def translator(name: str, kind: str = "ForConditionalGeneration", **options) -> 
     return drawn(getattr(hf, f"{name}{kind}")(config))
 
 
-def test_a_decoder_beside_an_encoder_stays_plain_also_if_its_modules_do_not_say_that_they_are_causal():
+def test_a_decoder_stays_plain_beside_an_encoder_whatever_its_modules_say_and_is_refined_without_one():
     model = translator("NllbMoe", num_experts=4, decoder_layerdrop=0, encoder_layerdrop=0)
     saobp.apply(model, "high", 1.5)
     assert refined_names(model) == [f"model.encoder.layers.{layer}.self_attn" for layer in (0, 1)]
     assert torch.equal(*(generated(model, tokens(), 4, use_cache=use) for use in (True, False)))
-
-
-def test_queries_of_objects_stay_plain_beside_their_encoder_and_decoders_without_an_encoder_are_refined():
     config = hf.DetrConfig(d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
                            decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, num_queries=6,
                            use_timm_backbone=False, backbone_config=hf.ResNetConfig(
