@@ -345,6 +345,8 @@ def test_strengths_beside_packed_weights_are_of_a_type_to_train_in_and_a_loaded_
     module.packed = torch.nn.Parameter(torch.zeros(2, dtype=torch.int8), requires_grad=False)
     module.bias = torch.nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))
     assert home(module) == (torch.device("cpu"), torch.bfloat16)
+    del module.bias
+    assert home(module) == (torch.device("cpu"), torch.float32)
     (one, *_) = (part.saobp for part in saobp.apply(build("bert"), learn="head").modules() if "saobp" in part._modules)
     one.offset.data += 1
     one.offset._is_hf_initialized = True
