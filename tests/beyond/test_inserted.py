@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
+from sentences import numbers_in
 
 import saobp
 from saobp.models import public
@@ -32,7 +33,7 @@ def test_what_is_kept_of_embeddings_is_what_a_loop_over_texts_and_pairs_finds():
     assert inserted.kept(plain, vectors) == pytest.approx((same, change, spearmanr(before, after).statistic))
     assert inserted.kept(plain, plain) == pytest.approx((1, 0, 1))
 
-    with pytest.raises(ValueError, match="^texts: 2 is too few, pairs of them are ranked: take 3 or more$"):
+    with pytest.raises(ValueError, match="^texts: 2 is too few.*: take 3"):
         inserted.kept(plain[:2], plain[:2])
 
 
@@ -87,7 +88,7 @@ def test_each_text_and_benchmark_has_a_record_per_strength_that_pairs_with_that_
             record = make(tmp_path / f"{name}.json", tmp_path)
             found[record["parameters"]["task"], record["parameters"]["factor"]] = record["metrics"]
             (split,), asked = record["data"]["splits"], given["ASKED"].get(record["parameters"]["task"])
-            assert not split["complete"] and (f"first {asked} rows" if asked else "cut at 130 tokens") in split["note"]
+            assert not split["complete"] and str(asked or given["TOKENS"]) in numbers_in(split["note"])
             assert asked is None or split["used"] == asked
     assert set(found) == {(task, factor) for task in ("wikipedia", "boolq", "race") for factor in ("none", "high")}
     assert found["wikipedia", "none"]["tokens"] == 128

@@ -49,7 +49,8 @@ def test_held_out_text_comes_from_the_sets_that_have_some_and_the_others_are_nam
     write_split(tmp_path, "b/set", "default", "validation", [{"text": "y"}])
     text = Mixture(FolderSource(tmp_path), {"a/set": 1, "b/set": 1}, "validation")
     assert list(text) == [["y"]]
-    assert [(s["dataset"], s["note"]) for s in text.completeness()][1] == ("a/set", "has no such split")
+    lacking = text.completeness()[1]
+    assert (lacking["dataset"], lacking["rows"], lacking["complete"]) == ("a/set", 0, False) and lacking["note"]
     with pytest.raises(DataError, match="no split 'train'"):
         list(Mixture(FolderSource(tmp_path), {"a/set": 1, "b/set": 1}))
 

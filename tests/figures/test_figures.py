@@ -13,6 +13,7 @@ import pytest
 import torch
 from jinja2 import UndefinedError
 from scipy import stats
+from sentences import numbers_in
 
 import saobp
 from saobp.study import figures, tables
@@ -28,9 +29,14 @@ DECODERS = [examples.decoder(algorithm=name) for name in ("original", "high", "h
 
 
 def headings(figure):
-    """Each panel's letter and heading on one line."""
-    plain = (re.sub(r"\$\\bf\{(.)\}\$", r"\1", ax.get_title("left")) for ax in figure.axes)
+    """Each panel's heading on one line, without its letter."""
+    plain = (re.sub(r"^\$\\bf\{.\}\$ *", "", ax.get_title("left")) for ax in figure.axes)
     return [re.sub(r"[\n\xa0]", " ", text) for text in plain]
+
+
+def heading(*given, **numbers):
+    """The heading of a name in `captions.yaml`, filled with its numbers."""
+    return style.minus(style.heading(*given, **numbers))
 
 
 def draw(number, records, *, width=style.PAGE):
@@ -243,9 +249,9 @@ def test_r_of_a_seed_is_pearson_s_over_its_heads_and_samples(records):
     assert of_high["n"].sum() == 3 * len(graph["clustering"]), "every point is in a hexagon"
     still = figures.data(2, records).assign(value=1.0)
     assert gtd_beside_graph_measures.correlations(still)["r"].isna().all()
-    heads = headings(gtd_beside_graph_measures.plot(still, 6.3))
-    assert "r undefined (the paper: −0.43)" in heads[2] and heads[3].startswith("d  No measure reaches")
-    assert "with Onnela's and undefined with betweenness" in figures.caption(2, still)
+    heads, said = headings(gtd_beside_graph_measures.plot(still, 6.3)), gtd_beside_graph_measures.numbers(still)
+    assert heading(2, "undefined", title="Betweenness", paper=-0.43) in heads[2]
+    assert heads[3] == heading(2, 0, seeds="3 seeds") and said["onnela"] == said["betweenness"] == "undefined"
 
 
 def test_a_measure_reaches_the_paper_s_r_that_is_as_far_from_zero_on_the_same_side():
@@ -254,8 +260,9 @@ def test_a_measure_reaches_the_paper_s_r_that_is_as_far_from_zero_on_the_same_si
     known = {"model": "mini", "algorithm": "original", "seed": 42, "gtd": gtd}
     frame = pd.concat([pd.DataFrame(known | {"measure": name, "value": of}) for name, of in values.items()])
     heads = headings(gtd_beside_graph_measures.plot(frame, 6.3))
-    assert "r 1.00, above" in heads[0] and "r −1.00, below" in heads[2]
-    assert heads[3] == "d  Only Clustering (Barrat) and Betweenness reach the paper's r (bar; dots: 1 seed)"
+    assert heading(2, "above", title="Clustering (Barrat)", span="1.00", paper=0.7) in heads[0]
+    assert heading(2, "below", title="Betweenness", span="−1.00", paper=-0.43) in heads[2]
+    assert heads[3] == heading(2, 2, "Clustering (Barrat) and Betweenness", seeds="1 seed")
 
 
 def test_rounding_is_not_blown_up_to_a_difference():
@@ -275,7 +282,7 @@ def test_figure_6_pairs_the_seeds_of_both_sides_and_its_caption_gives_their_mean
     runs.append(examples.attention("mini", "high", 44))  # has no Original beside it
     frame = figures.data(6, runs)
     assert by_seed.pairs(frame).to_numpy().tolist() == [[0.625, 0.375]] * 2
-    assert "2 of 2 pairs: 0.375 against 0.625" in figures.caption(6, frame)
+    assert numbers_in(figures.caption(6, frame))[-4:] == ["2", "2", "0.375", "0.625"]
 
 
 def glance(trained):
@@ -298,17 +305,16 @@ def test_the_glance_takes_records_of_two_studies_and_leaves_out_who_never_starte
     assert said["r"] == f"{np.corrcoef(c['x'], c['y'])[0, 1]:.2f}".replace("-", "−")
 
 
-@pytest.mark.parametrize(("ends", "said"), [
-    ((4.0, 3.0, 2.0), "Late starts end lower: r = −1.00 (n = 3)"),
-    ((2.0, 3.0, 4.0), "Late starts end higher: r = 1.00 (n = 3)"), ((2.0, 3.0), "too few runs (n = 2)"),
+@pytest.mark.parametrize(("ends", "which", "r"), [
+    ((4.0, 3.0, 2.0), "lower", "−1.00"), ((2.0, 3.0, 4.0), "higher", "1.00"), ((2.0, 3.0), "none", "undefined"),
 ])  # fmt: skip
-def test_the_glance_says_what_late_starts_do_and_of_one_size(ends, said):
+def test_the_glance_says_what_late_starts_do_and_of_one_size(ends, which, r):
     trained = [examples.pretrain("mini", "high", seed) for seed in range(len(ends))] + [examples.pretrain("small")]
     for place, (run, end) in enumerate(zip(trained, (*ends, 9.0))):
         run["metrics"] |= {"training": [{"step": 100 + place, "loss": 4.0}], "perplexity": np.exp(end)}
     frame = glance(trained)
-    assert said in headings(by_seed.plot_headlines(frame, 6.3))[2]
-    assert "r is nan" not in figures.caption("glance", frame)
+    assert headings(by_seed.plot_headlines(frame, 6.3))[2] == heading("glance", which, r=r, runs=len(ends))
+    assert by_seed.headline_numbers(frame)["r"] == r, "and not nan in its caption"
 
 
 def test_the_early_difference_is_of_three_hops_in_the_seeds_of_both_at_the_check_nearest_to_its_step():
@@ -395,7 +401,7 @@ def test_chance_is_that_of_the_number_of_chains_and_no_high_is_ahead_in_none():
         run["chains"] = 2
     axes = draw("learning", [exam]).axes
     assert [line.get_ydata()[0] for line in axes[0].lines if line.get_linestyle() == ":"] == [50]
-    assert headings(axes[0].figure)[0] == "a  2 layers: High is ahead of Original in 0 of 0 seeds over training"
+    assert headings(axes[0].figure)[0] == heading("learning", 0, layers=2, ahead=0, pairs=0)
 
 
 def test_where_no_peak_can_be_measured_time_stands_alone():
@@ -404,7 +410,7 @@ def test_where_no_peak_can_be_measured_time_stands_alone():
         row["peak_mib"] = dict.fromkeys(("median", "low", "high"), np.nan)
     assert len(draw("length", [run]).axes) == 1
     said = figures.caption("length", figures.data("length", [run]))
-    assert "times the time (memory was not measured) of" in said and "nan" not in said
+    assert heading("length", "unknown") in said and "nan" not in said
 
 
 def test_the_leak_is_the_mean_over_sequences_and_a_loss_stands_beside_that_of_the_same_seed_s_original():
@@ -416,7 +422,8 @@ def test_the_leak_is_the_mean_over_sequences_and_a_loss_stands_beside_that_of_th
     expected = {"high": 0.0, "leaky": -2.0, "leak": 5.0, "prefixes": 9.0, "untrained": 8.0, "places": 4, "leaks": 3}
     assert {name: said[name] for name in expected} == expected and said["sequences"] == 2
     losses, passes, leak = (figure := draw("decoders", [*DECODERS, second])).axes
-    assert "Original (1 seed), High with all rows 2.00 nats below (1 seed)" in headings(figure)[0]
+    (head, *_) = headings(figure)
+    assert numbers_in(head) == ["0.00", "1", "2.00", "1"] and "below" in head
     assert [line.get_ydata()[-1] for line in losses.lines] == [4.5, 4.0, 2.0]
     assert [path.vertices[:, 0].tolist() for path in (p for c in passes.collections for p in c.get_paths())] == [
         [4.0, 4.0], [4.0, 4.0], [4.0, 9.0]]  # fmt: skip

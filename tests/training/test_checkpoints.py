@@ -78,11 +78,9 @@ def test_weights_of_the_study_before_it_was_edited_are_refused(trained, tmp_path
     edited.write_text(text)
     assert checkpoints.pretrained(str(edited), *MODEL) == trained
     edited.write_text(text.replace(old, new, 1))
-    with pytest.raises(ValueError) as refused:
+    remedy = "SAOBP_DATA" if old.startswith("data") else "file of the study"
+    with pytest.raises(ValueError, match=f"^{trained}: .*{said.format(edited)}: .*{remedy}.*delete[^\n]*$"):
         checkpoints.pretrained(str(edited), *MODEL)
-    of_data, of_study = "set SAOBP_DATA to what trained it", "name the file of the study that trained it"
-    remedy = f"{of_data if old.startswith('data') else of_study}, or delete the folder"
-    assert str(refused.value) == f"{trained}: trained with {said.format(edited)}: {remedy}"
 
 
 def test_a_decoder_s_folder_tells_the_recipe_and_the_tokenizer_of_the_decoders():
@@ -109,7 +107,7 @@ def test_a_finished_model_that_was_cut_or_does_not_say_how_it_was_trained_is_nam
     assert checkpoints.pretrained("smoke", *MODEL) == trained
     (trained / checkpoints.TRAINING).unlink()
     paths.seal(trained)
-    with pytest.raises(ValueError, match="^.*mini-quarter-high-42: does not say how it was trained: delete it.*$"):
+    with pytest.raises(ValueError, match="^.*mini-quarter-high-42: .*trained: delete it.*$"):
         checkpoints.pretrained("smoke", *MODEL)
     weights = trained / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
