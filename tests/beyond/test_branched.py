@@ -38,14 +38,24 @@ def grown(trunk):
     return trunk.grow()
 
 
+@pytest.fixture(scope="module")
+def plain(trunk, grown):
+    return trunk.branch("original", grown[0])
+
+
 def below(trunk, loss, **others):
     return dataclasses.replace(trunk, chosen=CHOSEN.model_copy(update={"below": loss}), **others)
 
 
-def test_a_trunk_that_never_learns_ends_with_its_recipe_and_one_that_has_learned_stops(trunk, grown, tmp_path):
-    step, log = grown
-    assert step == 8 and [entry["step"] for entry in log if "heldout" in entry] == [0, 4, 8]
-    assert below(trunk, 1e9, folder=tmp_path).grow()[0] == 4
+def test_a_trunk_ends_with_its_recipe_or_as_soon_as_it_has_learned_and_one_that_is_there_where_it_ended(
+    trunk, grown, tmp_path
+):
+    start, log = grown
+    steps, losses = zip(*((entry["step"], entry["heldout"]["loss"]) for entry in log if "heldout" in entry))
+    assert (start, steps) == (8, (0, 4, 8)) and below(trunk, 1e9, folder=tmp_path).grow()[0] == 4
+    _, early, late = losses
+    assert late < early and below(trunk, (early + late) / 2).grow()[0] == trunk.grow()[0] == 8
+    assert below(trunk, early + 1e-3).grow()[0] == 4, "and not what other runs have grown to"
 
 
 def test_a_trunk_grown_in_parts_has_the_rates_and_the_losses_of_one_run(trunk, grown, tmp_path):
@@ -66,24 +76,14 @@ def test_the_rate_of_a_branch_falls_over_its_own_last_fifth(trunk, grown):
     assert falls == [start + 18, start + 19, start + 20]  # the rate of a step is that after the one before it
 
 
-def test_a_trunk_that_is_there_already_ends_where_it_ended(trunk, grown):
-    start, log = grown
-    early, late = (entry["heldout"]["loss"] for entry in log if entry.get("step") in (4, 8) and "heldout" in entry)
-    assert late < early and below(trunk, (early + late) / 2).grow()[0] == start == 8
-    assert trunk.grow()[0] == 8 and below(trunk, early + 1e-3).grow()[0] == 4  # not what other runs have grown to
-
-
-def test_every_branch_starts_from_the_trunk_and_its_losses_are_kept_by_sequence(trunk, grown):
+def test_every_branch_starts_from_the_trunk_and_its_losses_are_kept_by_sequence(trunk, grown, plain):
     start, log = grown
     before = [entry["heldout"]["loss"] for entry in log if "heldout" in entry]
-    ends = {}
-    for arm in CHOSEN.arms:
-        found = trunk.branch(arm, start)
+    for found in (plain, high := trunk.branch("high", start)):
         assert [point["loss"] for point in found["curve"][:3]] == before and found["steps"] == start + CHOSEN.steps
         assert len(found["nats"]) == len(found["tokens"]) == 8
         assert found["held_out"] == pytest.approx(found["curve"][-1]["loss"], rel=1e-5)
-        ends[arm] = found["held_out"]
-    assert ends["original"] != ends["high"]
+    assert plain["held_out"] != high["held_out"] and plain["nats"] != pytest.approx(high["nats"], rel=1e-6)
     assert trunk.branch("high", 4)["steps"] == 8, "from another step in a folder of its own"
 
 
@@ -98,15 +98,12 @@ def test_another_recipe_or_strength_is_another_trunk_or_branch(trunk):
     assert len(homes) == 5  # a trunk has no strength
 
 
-def test_a_plain_branch_is_the_trunk_continued(trunk, grown, tmp_path):
-    start, _ = grown
-    once = trunk.branch("original", start)
-    steps = {"steps": start + CHOSEN.steps, "save_every": CHOSEN.every, "falling": 1}
+def test_a_plain_branch_is_the_trunk_continued(trunk, grown, plain, tmp_path):
+    steps = {"steps": grown[0] + CHOSEN.steps, "save_every": CHOSEN.every, "falling": 1}
     recipe = STUDY.recipe("mini-quarter").changed(scheduler="warmup_stable_decay", **steps)
     torch.manual_seed(7)  # what was drawn before does not matter
     network, _ = trunk.train("original", recipe, tmp_path / "whole")
-    assert trunk.measure.by_sequence(network)[0] == pytest.approx(once["nats"], rel=1e-6)
-    assert trunk.branch("high", start)["nats"] != pytest.approx(once["nats"], rel=1e-6)
+    assert trunk.measure.by_sequence(network)[0] == pytest.approx(plain["nats"], rel=1e-6)
 
 
 def test_trunks_of_two_seeds_see_other_masks(tmp_path, monkeypatch):

@@ -25,9 +25,8 @@ SMALL = {"sequences": 2, "length": 16}
 def test_counted_multiply_accumulates_follow_the_formula(way, training):
     algorithm = {"original": "Original", "elemmul": "ElemMul"}.get(way, "High")  # spelled out, Original has High's
     counted = whole_model.macs("mini", arithmetic.VOCABULARY, way, arithmetic.LENGTH, training=training)
-    assert counted == pytest.approx(
-        arithmetic.macs(architectures.SIZES["mini"], algorithm, training=training), rel=1e-3
-    )
+    expected = arithmetic.macs(architectures.SIZES["mini"], algorithm, training=training)
+    assert counted == pytest.approx(expected, rel=1e-3)
 
 
 def test_every_way_of_a_model_computes_what_its_name_says():
@@ -132,9 +131,7 @@ def test_fused_attention_needs_a_fraction_of_the_matrix_and_a_step_peaks_above_w
     assert not high >= 0.5 * matrix and not step < kept
 
 
-def test_materialised_attention_stops_where_it_would_fill_the_memory_and_a_peak_is_a_median_between_its_ends(
-    monkeypatch,
-):
+def test_materialised_attention_stops_where_it_would_fill_the_memory_and_a_peak_is_a_median(monkeypatch):
     monkeypatch.setattr(timing, "fresh", lambda count, *given: [5.0, 9.0, 6.0])
     rows = length.by_length([16, 32], ways := ("sdpa", "high", "materialised"), 3, longest_materialised=16)
     assert [(row["length"], row["way"]) for row in rows] == [*product([16], ways), *product([32], ways[:2])]
@@ -150,20 +147,15 @@ def phase(milliseconds):
     return {"milliseconds": time, "ratio": ratio, "ratio_to_eager": eager, "peak_mib": peak}
 
 
-@pytest.fixture
-def ways():
+def test_ways_stand_beside_each_other_with_both_ratios_and_their_picture_has_a_panel_a_phase():
     times = zip(whole_model.WAYS, (10, 20, 15, 14, 30))
     training = ("train", "train_no_dropout")  # there is no backward pass in inference
-    return {
-        way: {name: phase(ms) | {"kept_mib": ms} for name in training} | {"inference": phase(ms)} for way, ms in times
-    }
-
-
-def test_ways_stand_beside_each_other_with_both_ratios(ways):
+    ways = {way: dict.fromkeys(training, phase(ms) | {"kept_mib": ms}) | {"inference": phase(ms)} for way, ms in times}
     table = cost_tables.beside(ways)
     assert len(table) == len(whole_model.WAYS) * len(whole_model.PHASES)
     assert table.loc[("training, dropout", "High")].tolist() == [15, 1.5, 0.75, 15, 31]
     assert table.loc[("inference", "Original, eager"), "kept (MiB)"] == 0
+    assert len(costs.times(ways).axes) == len(cost_tables.PHASES)
 
 
 def test_what_high_counts_above_original_are_originals_own_products(monkeypatch):
@@ -174,8 +166,7 @@ def test_what_high_counts_above_original_are_originals_own_products(monkeypatch)
     np.testing.assert_allclose(above.iloc[:, 0], above.iloc[:, 1], atol=1e-6)
 
 
-def test_the_pictures_have_a_panel_a_phase_and_the_quartiles_and_ends_of_every_way(ways):
-    assert len(costs.times(ways).axes) == len(cost_tables.PHASES)
+def test_the_picture_of_cost_against_length_has_the_quartiles_and_ends_of_every_way():
     rows = examples.lengths((128, 256), held=256)
     of_ways = [row for way in cost_tables.LENGTH_WAYS for row in rows if row["way"] == way]
     figure = costs.length_figure(costs.measured(rows))

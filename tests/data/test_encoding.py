@@ -15,8 +15,7 @@ WORDS = "what colour is the hat red blue green black long"
 TOKENIZER = word_tokenizer(ARTICLE, WORDS, PAIRS[0]["sentence1"], PAIRS[0]["sentence2"])
 
 
-def rows(items):
-    return datasets.Dataset.from_list(items)
+rows = datasets.Dataset.from_list
 
 
 def labelled_race(count, **changes):

@@ -78,8 +78,7 @@ def test_a_substitute_split_is_named_in_the_notes_and_slices_of_one_may_train_an
 
 
 @pytest.mark.parametrize(
-    "splits",
-    [("validation", "validation"), ("validation[:60%]", "validation[50%:]"), ("validation+test", "test[:1]")],
+    "splits", [("validation", "validation"), ("validation[:60%]", "validation[50%:]"), ("validation+test", "test[:1]")]
 )
 def test_training_on_reported_rows_is_refused(source, splits):
     with pytest.raises(DataError, match="race: the splits .* share rows; slice them apart"):
@@ -108,13 +107,11 @@ BOOLQ = {"question": "q", "passage": "p", "answer": True}
 @pytest.mark.parametrize(
     ("name", "row", "column", "values", "labels"),
     [
-        ("race", RACE, "answer", "DBAC", [3, 1, 0, 2]),
-        ("hellaswag", SWAG, "label", "2301", [2, 3, 0, 1]),
-        ("boolq", BOOLQ, "answer", [True, False], [1, 0]),
-        ("stsb", STSB, "label", [1.0, 2.5], [1.0, 2.5]),
+        ("race", RACE, "answer", "DBAC", [3, 1, 0, 2]), ("hellaswag", SWAG, "label", "2301", [2, 3, 0, 1]),
+        ("boolq", BOOLQ, "answer", [True, False], [1, 0]), ("stsb", STSB, "label", [1.0, 2.5], [1.0, 2.5]),
         ("rte", RTE, "label", [0.0, 1.0], [0, 1]),  # whole numbers written as floats
     ],
-)
+)  # fmt: skip
 def test_answers_become_numbers_whatever_the_owners_call_them(tmp_path, name, row, column, values, labels):
     spec = TASKS[name]
     write_split(tmp_path, spec.dataset, spec.config, "validation", [row | {column: value} for value in values])
@@ -125,21 +122,17 @@ def test_answers_become_numbers_whatever_the_owners_call_them(tmp_path, name, ro
 @pytest.mark.parametrize(
     ("name", "good", "column", "value", "says"),
     [
-        ("rte", RTE, "label", None, "None is no answer"),
-        ("rte", RTE, "label", -1, "-1 is no answer"),
-        ("rte", RTE, "label", 2, "2 is not one of entailment, not_entailment"),
-        ("rte", RTE, "sentence2", None, "None is not a text"),
+        ("rte", RTE, "label", None, "None is no answer"), ("rte", RTE, "label", -1, "-1 is no answer"),
+        ("rte", RTE, "label", 2, "2 is not one of"), ("rte", RTE, "sentence2", None, "None is not a text"),
         ("stsb", STSB, "label", float("nan"), "nan is no answer"),
         ("stsb", STSB, "label", float("inf"), "inf is not a similarity from 0 to 5"),
-        ("race", RACE, "options", ["x", "y", "z"], "is not 4 texts"),
-        ("race", RACE, "options", ["w", None, "y", "z"], "is not 4 texts"),
+        *(("race", RACE, "options", few, "is not 4 texts") for few in (["x", "y", "z"], ["w", None, "y", "z"])),
         ("race", RACE, "answer", "E", "'E' is not one of A, B, C, D"),
-        ("hellaswag", SWAG, "label", "4", "'4' is not one of 0, 1, 2, 3"),
-        ("boolq", BOOLQ, "answer", None, "is no answer"),
+        ("hellaswag", SWAG, "label", "4", "'4' is not one of 0, 1"), ("boolq", BOOLQ, "answer", None, "is no answer"),
         ("squad", SQUAD, "answers", {"text": [], "answer_start": []}, "is no answer"),
         ("squad", SQUAD, "answers", {"text": [" "], "answer_start": [0]}, "is no answer"),
-        ("squad", SQUAD, "answers", {"text": ["Ben", "Ben"], "answer_start": [0]}, "is not one answer_start per text"),
-        ("squad", SQUAD, "answers", {"text": ["Ben"], "answer_start": [None]}, "is not one answer_start per text"),
+        *(("squad", SQUAD, "answers", {"text": texts, "answer_start": starts}, "is not one answer_start per text")
+          for texts, starts in ((["Ben", "Ben"], [0]), (["Ben"], [None]))),
         ("squad", SQUAD, "answers", {"text": ["Ada"], "answer_start": [0]}, "1 of 20 rows do not occur"),
         ("rte", RTE | {"hops": 1}, "hops", None, "None is not a count"),
     ],
@@ -211,7 +204,5 @@ def test_numbers_of_named_classes_are_read_by_their_names(name, names, labels):
 
 
 def test_answers_that_come_as_one_mapping_each_are_read_as_one_of_lists():
-    rows = Dataset.from_dict(
-        {"question": ["Who?"], "context": ["Ben."], "answers": [[{"text": "Ben", "answer_start": 0}]]}
-    )
+    rows = Dataset.from_list([SQUAD | {"answers": [{"text": "Ben", "answer_start": 0}]}])
     assert _answered(TASKS["squad"], rows, "train")["answers"][0] == {"text": ["Ben"], "answer_start": [0]}

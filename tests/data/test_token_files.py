@@ -43,15 +43,11 @@ def test_a_full_disk_is_not_taken_for_a_damaged_file(file, tmp_path, monkeypatch
         corpora.read_file(file)
 
 
-@pytest.mark.parametrize(
-    ("other", "said"),
-    [
-        ({"vocabulary": 100}, "vocabulary .*, not 100"),
-        ({"tokenizer": "bert"}, "tokenizer .*, not bert"),
-        ({"corpus": {"local/web": 1.0}}, "corpus .*, not {'local/web': 1.0}"),
-        ({"pretrain": SMOKE.pretrain.changed(limit_tokens=1024), "beyond": None}, r"limit_tokens \d+, not 1024"),
-    ],
-)
+@pytest.mark.parametrize(("other", "said"), [
+    ({"vocabulary": 100}, "vocabulary .*, not 100"), ({"tokenizer": "bert"}, "tokenizer .*, not bert"),
+    ({"corpus": {"local/web": 1.0}}, "corpus .*, not {'local/web': 1.0}"),
+    ({"pretrain": SMOKE.pretrain.changed(limit_tokens=1024), "beyond": None}, r"limit_tokens \d+, not 1024"),
+])  # fmt: skip
 def test_a_file_for_another_study_or_of_less_text_is_refused_in_one_line(file, other, said):
     with pytest.raises(DataError, match=f"{said}: write it for smoke") as refused:
         pretraining.texts(SMOKE.changed(tokens=str(file), **other), "mini-quarter", None)

@@ -12,9 +12,8 @@ from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
 from saobp.study.setup import paths
 
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
-TEXTS = [
-    f"The keeper of the {c} lighthouse reread {n} unreadable letters, thinking." for n, c in enumerate("abcde" * 6)
-]
+TOLD = "The keeper of the {} lighthouse reread {} unreadable letters, thinking."
+TEXTS = [TOLD.format(name, number) for number, name in enumerate("abcde" * 6)]
 
 
 @pytest.fixture

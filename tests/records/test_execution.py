@@ -75,9 +75,8 @@ def test_what_is_no_notebook_and_a_folder_in_the_place_of_the_output_are_named(t
     nbformat.write(new_notebook(cells=[new_code_cell("study = 1")]), tmp_path / "bare.ipynb")
     assert "has no cell tagged 'parameters'" in refused(capsys, tmp_path / "bare.ipynb", output)
     for source in ("a = (", "a = 1\n b = 2", "a = !ls", "1 = a"):
-        assert "99-try.ipynb: no notebook with parameters (" in refused(
-            capsys, notebook(tmp_path, parameters=source), output
-        )
+        given = notebook(tmp_path, parameters=source)
+        assert "99-try.ipynb: no notebook with parameters (" in refused(capsys, given, output)
     output.mkdir()
     assert "out.ipynb: is a folder" in refused(capsys, notebook(tmp_path), output)
     assert "cannot be written" in refused(capsys, tmp_path / "99-try.ipynb", tmp_path / "cut.ipynb" / "out.ipynb")

@@ -51,16 +51,6 @@ def test_undefined_numbers_become_null_and_tensors_become_numbers(tmp_path):
     assert found["metrics"] == {"nan": None, "inf": [None], "t": [1, 2], "n": 3}
 
 
-def test_a_record_that_cannot_be_written_or_is_of_another_form_leaves_the_old_one_whole(tmp_path):
-    before = saved(tmp_path)
-    with pytest.raises(AttributeError):
-        saved(tmp_path, metrics={"x": object()})
-    with pytest.raises(RecordError, match="a.json: not written, departures.0.paper: Field required"):
-        run = Run("finetune", study_name="smoke", parameters={})
-        run.save(tmp_path / "a.json", {}, departures=[{"matter": "steps", "ours": 10}])
-    assert records.load(tmp_path) == [before] and [path.name for path in tmp_path.iterdir()] == ["a.json"]
-
-
 @pytest.mark.parametrize("content, said", [
     ('{"schema": 3', "not a readable record"), ("[]", "not a run record, record"),
     ('{"schema": 3, "stage": "x"}', "study: Field required"),
@@ -120,20 +110,26 @@ def test_every_tracked_record_has_the_schema_and_departs_where_it_says_so(path):
     ("finetune", {"tasks": {"rte": {}}}, [], r"metrics.tasks.rte: .* lacks headline, interval"),
     ("hops", {"multihop": 5, "exam_recipe": {}}, [], "metrics.multihop: Input should be a valid list"),
 ])  # fmt: skip
-def test_a_record_of_another_form_is_never_written(tmp_path, stage, metrics, departures, said):
+def test_a_record_of_another_form_or_that_cannot_be_written_leaves_the_old_one_whole(
+    tmp_path, stage, metrics, departures, said
+):
+    before = saved(tmp_path)
     with pytest.raises(RecordError, match=f"a.json: not written, {said}"):
         Run(stage, study_name="smoke", parameters={}).save(tmp_path / "a.json", metrics, departures=departures)
-    assert not list(tmp_path.iterdir())
+    with pytest.raises(AttributeError):
+        saved(tmp_path, metrics={"x": object()})
+    assert records.load(tmp_path) == [before] and [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back(tmp_path):
-    runs = [exam(2, "original", 0), exam(4, "high", 0), exam(4, "high", 1, FAILED)]
-    record, path = (
-        examples.record("hops", "mini", "high", 42, {"multihop": runs, "exam_recipe": {}}),
-        tmp_path / "a.json",
-    )
+def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back_or_are_named(tmp_path):
+    runs, path = [exam(2, "original", 0), exam(4, "high", 0), exam(4, "high", 1, FAILED)], tmp_path / "a.json"
+    record = examples.record("hops", "mini", "high", 42, {"multihop": runs, "exam_recipe": {}})
     paths.write_text(path, records.as_text(records.move_answers(record, path)))
     assert path.read_text().count('"outcomes": {}') == 3 and records.read(path) == record
+    for table in ({"run": [99], "hops": [1], "right": [[1]]}, {"other": [1]}):  # of other runs or columns
+        pq.write_table(pa.table(table), tmp_path / "a.answers.parquet")
+        with pytest.raises(RecordError, match="a.answers.parquet: not the answers of a.json: restore them, or run"):
+            records.read(path)
     (tmp_path / "a.answers.parquet").unlink()
     with pytest.raises(RecordError, match="a.answers.parquet, are missing or not whole"):
         records.read(path)
@@ -157,12 +153,3 @@ def test_a_number_that_is_missing_or_of_another_type_is_named_when_the_record_is
     (tmp_path / "a.json").write_text(json.dumps(record))
     with pytest.raises(RecordError, match=f"a.json: not a run record, metrics.{said}.*delete it and run again"):
         records.read(tmp_path / "a.json")
-
-
-def test_answers_of_other_runs_or_columns_are_named(tmp_path):
-    record = examples.record("hops", "mini", "high", 42, {"multihop": [exam(2, "high", 0)], "exam_recipe": {}})
-    paths.write_text(tmp_path / "a.json", records.as_text(records.move_answers(record, tmp_path / "a.json")))
-    for table in ({"run": [99], "hops": [1], "right": [[1]]}, {"other": [1]}):
-        pq.write_table(pa.table(table), tmp_path / "a.answers.parquet")
-        with pytest.raises(RecordError, match="a.answers.parquet: not the answers of a.json: restore them, or run"):
-            records.read(tmp_path / "a.json")

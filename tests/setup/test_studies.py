@@ -98,9 +98,8 @@ def test_a_mistake_is_named_in_one_line(tmp_path, old, new, said):
 ])  # fmt: skip
 def test_a_notebook_of_a_section_refuses_a_study_without_it(notebook, study, section):
     cells = json.loads((paths.root() / "notebooks" / f"{notebook}.ipynb").read_text())["cells"]
-    (opening,) = (
-        source for source in ("".join(cell["source"]) for cell in cells) if "load_study(study_name)" in source
-    )
+    sources = ("".join(cell["source"]) for cell in cells)
+    (opening,) = (source for source in sources if "load_study(study_name)" in source)
     with pytest.raises(StudyError, match=f"study {study} has no section `{section}`: add it, or take"):
         exec(opening, {"load_study": load_study, "study_name": study})
 
