@@ -31,15 +31,12 @@ def parquet(tmp_path):
     return tmp_path / "capture.parquet"
 
 
-def test_the_interval_is_that_of_the_change_and_not_of_the_level(parquet):
+def test_the_interval_is_that_of_the_change_or_of_the_refined_matrix_with_samples_and_not_heads_as_the_unit(parquet):
     found = attention.changes(parquet)
     entropy = found.loc["entropy"]
     assert entropy["change"] == pytest.approx(0.102) == entropy["refined"] - entropy["softmax"]
     assert 0.101 < entropy["low"] < 0.102 < entropy["high"] < 0.103  # levels differ by 0.4 between samples
     assert list(found["samples"][["entropy", "gtd"]]) == [40, 39] and found.loc["gtd", "undefined"] == 1
-
-
-def test_means_are_of_the_refined_matrix_with_samples_and_not_heads_as_the_unit(parquet):
     found = attention.means(parquet)
     assert set(found.index) == {*ATTENTION_MEASURES, *attention.GRAPH}
     entropy = found.loc["entropy"]

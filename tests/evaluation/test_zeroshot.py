@@ -44,13 +44,10 @@ def test_log_likelihoods_equal_the_slow_sum_whatever_else_is_in_the_batch(decode
     decoder.eval()
 
 
-@pytest.mark.parametrize(
-    ("options", "sums"),
-    [
-        (["red red red red", "red", "green", "black"], [-6.0, -4.0, -9.0, -9.0]),  # over 16 bytes and 4, with a blank
-        (["é" * 4, "aaaaa", "b", "c"], [-8.5, -6.0, -9.0, -9.0]),  # over 9 bytes and 6, of 5 letters and 6
-    ],
-)
+@pytest.mark.parametrize(("options", "sums"), [
+    (["red red red red", "red", "green", "black"], [-6.0, -4.0, -9.0, -9.0]),  # over 16 bytes and 4, with a blank
+    (["é" * 4, "aaaaa", "b", "c"], [-8.5, -6.0, -9.0, -9.0]),  # over 9 bytes and 6, of 5 letters and 6
+])  # fmt: skip
 def test_the_likeliest_option_is_chosen_and_by_the_bytes_a_long_one_is_not_at_a_loss(monkeypatch, options, sums):
     data = datasets.Dataset.from_list([race_rows(1)[0] | {"options": options, "label": 0}])
     monkeypatch.setattr(zeroshot, "log_likelihoods", lambda model, pairs: sums)

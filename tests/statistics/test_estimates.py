@@ -67,9 +67,8 @@ def acceptability(gain, heads=(0, 1, 2), seeds=(42, 43, 44), **left_out):
 
 
 def test_a_correlation_of_several_checkpoints_and_heads_is_paired_on_its_items():
-    many, few = (
-        estimates.score_difference(acceptability(0.15, heads), acceptability(0, heads)) for heads in ((0, 1, 2), (0,))
-    )
+    sides = ((acceptability(gain, heads) for gain in (0.15, 0)) for heads in ((0, 1, 2), (0,)))
+    many, few = (estimates.score_difference(*both) for both in sides)
     ours, theirs = (np.mean([run.value for run in acceptability(gain)]) for gain in (0.15, 0))
     assert many.seeds == few.seeds == 3 and many.value == pytest.approx(ours - theirs)
     assert many.high - many.low < few.high - few.low
@@ -136,10 +135,8 @@ def test_the_interval_of_an_average_covers_the_truth_as_often_as_it_says_and_p_a
 def test_tasks_of_one_seed_count_as_moving_together_and_heads_of_one_checkpoint_as_one_run():
     random, answers = np.random.default_rng(0), np.tile([100.0, 0.0], 5000)
     shifts = random.normal(0, 3, 4)  # a seed moves all its tasks alike
-    sides = [
-        [task_scores.Score(50 + x, "accuracy", 10**4, (k, 0), answers + x) for k, x in enumerate(lift * shifts)]
-        for lift in (1, 0)
-    ]
+    sides = [[task_scores.Score(50 + x, "accuracy", 10**4, (k, 0), answers + x) for k, x in enumerate(lift * shifts)]
+             for lift in (1, 0)]  # fmt: skip
     one, nine = averaged([sides]), averaged([sides] * 9)
     assert one.value == pytest.approx(nine.value) and nine.high - nine.low > 1.6 * np.std(shifts, ddof=1) / 2
     heads = averaged([[[replace(run, key=(42, run.key[0])) for run in side] for side in sides]])

@@ -14,23 +14,21 @@ from saobp.study.statistics.seeds import seed_gaps
 from saobp.study.statistics.trajectories import NEARLY_ONE, across_runs, correlation
 
 
-def test_mean_interval_of_one_seed_covers_the_items_only():
+def test_mean_interval_of_one_seed_covers_the_items_only_and_what_is_alike_or_alone_has_none():
     estimate = mean_interval([60.0], item_error=2.0, items=500)
     assert estimate.half_width == pytest.approx(1.959964 * 2, rel=1e-6)
     assert isnan(mean_interval([60.0]).half_width)  # rather than no width
     many = mean_interval([60.0 + 1e-9 * k for k in range(500)], item_error=2.0)  # more seeds never shrink that share
     assert many.half_width == pytest.approx(1.96 * 2, rel=1e-3)
-    with pytest.raises(ValueError, match="finite"):
-        mean_interval([1.0, float("nan")])
-
-
-@pytest.mark.parametrize("totals", [[2.5], [1 / 3] * 20, [0.0] * 5])
-def test_samples_that_are_alike_or_alone_give_no_interval_rather_than_one_of_no_width(totals):
-    found = over_samples(totals)
-    assert found.value == pytest.approx(totals[0]) and isnan(found.half_width) and found.items == len(totals)
+    for totals in ([2.5], [1 / 3] * 20, [0.0] * 5):
+        found = over_samples(totals)
+        assert found.value == pytest.approx(totals[0]) and isnan(found.half_width) and found.items == len(totals)
+    found = perplexity({"perplexity": 20.0, "perplexity_interval": [None, None], "sequences": 1})
+    assert np.isnan([found.low, found.high]).all() and statistics.on_scale(found) is found
 
 
 @pytest.mark.parametrize(("call", "said"), [
+    (lambda: mean_interval([1.0, float("nan")]), "finite"),
     *((lambda given=given: over_samples(*given), "totals") for given in (
         ([1.0, float("nan")],), ([1.0, 2.0], [0, 0]), ([],))),
     *((lambda sides=sides: paired_difference(*sides), "same items") for sides in (
@@ -177,13 +175,11 @@ def test_unrelated_random_walks_rarely_count_as_correlated_and_white_noise_count
 
 
 def test_across_runs_takes_out_what_a_factor_explains():
-    x = [1.0, 2.0, 3.0, 11.0, 12.0, 13.0]
-    y = [3.0, 2.0, 1.0, 13.0, 12.0, 11.0]
+    x, y, factor = [1.0, 2.0, 3.0, 11.0, 12.0, 13.0], [3.0, 2.0, 1.0, 13.0, 12.0, 11.0], ["a"] * 3 + ["b"] * 3
     assert across_runs(x, y).r > 0.9
-    centred = across_runs(x, y, [["a"] * 3 + ["b"] * 3])
+    centred = across_runs(x, y, [factor])
     assert centred.r == pytest.approx(-1) and centred.effective == 5
-    alone = across_runs(x, y, [["a"] * 3 + ["b"] * 3, range(6)])  # a level of its own for every run
-    assert alone == centred
+    assert across_runs(x, y, [factor, range(6)]) == centred, "a level of its own for every run takes out nothing"
 
 
 def test_two_runs_of_one_seed_and_task_on_a_side_are_refused():
@@ -192,8 +188,3 @@ def test_two_runs_of_one_seed_and_task_on_a_side_are_refused():
     assert seed_gaps(runs[:2], lambda run: run["value"]) == {1: 0.0}
     with pytest.raises(ValueError, match="two of one seed and task"):
         seed_gaps(runs, lambda run: run["value"])
-
-
-def test_a_perplexity_of_one_sequence_has_no_interval():
-    found = perplexity({"perplexity": 20.0, "perplexity_interval": [None, None], "sequences": 1})
-    assert np.isnan([found.low, found.high]).all() and statistics.on_scale(found) is found

@@ -94,10 +94,8 @@ def test_a_correlation_over_runs_is_not_made_by_what_algorithms_and_seeds_share(
     random, alarms, careless = np.random.default_rng(7), 0, 0
     algorithms, seeds = np.repeat(range(6), 3), np.tile(range(3), 6)
     for _ in range(draws):
-        x, y = (
-            random.normal(size=6)[algorithms] * 2 + random.normal(size=3)[seeds] * 2 + random.normal(size=18)
-            for _ in "xy"
-        )
+        x, y = (random.normal(size=6)[algorithms] * 2 + random.normal(size=3)[seeds] * 2 + random.normal(size=18)
+                for _ in "xy")  # fmt: skip
         both, one = across_runs(x, y, [algorithms, seeds]), across_runs(x, y, [algorithms])
         alarms, careless = alarms + (both.low * both.high > 0), careless + (one.low * one.high > 0)
     assert alarms / draws < 0.05 + slack(draws)
@@ -139,9 +137,8 @@ def test_a_mean_over_samples_and_a_ratio_of_sums_cover(draws, samples):
         sizes = random.integers(20, 60, samples)
         values = random.normal(3, 1, samples)
         found, over = statistics.over_samples(values), statistics.over_samples(values * sizes, sizes)
-        assert (found.low, found.high) == pytest.approx(
-            stats.t.interval(0.95, samples - 1, found.value, stats.sem(values))
-        )
+        ends = stats.t.interval(0.95, samples - 1, found.value, stats.sem(values))
+        assert (found.low, found.high) == pytest.approx(ends)
         assert (found.seeds, found.items) == (1, samples)
         mean, ratio = mean + (found.low <= 3 <= found.high), ratio + (over.low <= 3 <= over.high)
     even = statistics.over_samples(4 * sizes + random.normal(0, 0.1, samples), sizes)

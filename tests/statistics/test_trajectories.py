@@ -42,23 +42,17 @@ def test_one_run_an_algorithm_and_too_few_checkpoints_give_no_correlation():
 
 def curves_of(scores, seeds):
     """Points of several runs, a seed each: four checkpoints with the same rise of GTD and their own scores."""
-    rows = [
-        {"algorithm": f"a{n}", "run": f"run {n}", "seed": seed, "step": step, "gtd": 0.1 * step, "score": score}
-        for n, (curve, seed) in enumerate(zip(scores, seeds))
-        for step, score in enumerate(curve)
-    ]
-    return pd.DataFrame(rows)
+    rows = [(f"a{n}", f"run {n}", seed, step, 0.1 * step, score)
+            for n, (curve, seed) in enumerate(zip(scores, seeds)) for step, score in enumerate(curve)]  # fmt: skip
+    return pd.DataFrame(rows, columns=["algorithm", "run", "seed", "step", "gtd", "score"])
 
 
-def test_copies_of_a_run_under_one_seed_do_not_narrow_its_interval():
+def test_neither_copies_of_a_run_under_one_seed_narrow_its_interval_nor_decides_one_perfect_run_the_mean():
     curve = [50.0, 52.0, 51.0, 55.0]
     one, three = (trajectories.over_checkpoints(curves_of([curve] * n, [42] * n)) for n in (1, 3))
     assert (three.value, three.low, three.high) == pytest.approx((one.value, one.low, one.high))
     apart = trajectories.over_checkpoints(curves_of([curve] * 3, [42, 43, 44]))
     assert apart.high - apart.low < three.high - three.low and (three.seeds, apart.seeds) == (3, 3)
-
-
-def test_one_perfect_run_does_not_decide_the_mean_correlation():
     rising, falling = [50.0, 51.0, 52.0, 53.0], [53.0, 52.0, 51.0, 50.1]
     assert abs(trajectories.over_checkpoints(curves_of([rising, falling], [42, 42])).value) < 0.01
 

@@ -37,10 +37,8 @@ def source():
 def checkpoint(tmp_path_factory, source):
     folder = tmp_path_factory.mktemp("checkpoint")
     tokenizer, _, _ = pretraining.texts(STUDY, "mini-quarter", source)
-    network = architectures.refine_with(
-        architectures.encoder("mini-quarter", tokenizer, dropout=0.0, seed=0), "high", 0.2
-    )
-    network.save_pretrained(folder)
+    plain = architectures.encoder("mini-quarter", tokenizer, dropout=0.0, seed=0)
+    architectures.refine_with(plain, "high", 0.2).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -82,9 +80,8 @@ def test_a_task_may_have_its_own_epochs_and_length_and_others_are_not_followed(
     checkpoint, source, tmp_path, monkeypatch
 ):
     asked, own = [], {"epochs_of": {"sst2": 3}, "length_of": {"sst2": RECIPE.length + 3}}
-    monkeypatch.setattr(
-        finetuning, "encode", lambda spec, rows, tokenizer, length: asked.append((spec.name, length)) or encode(
-            spec, rows, tokenizer, length))  # fmt: skip
+    note = lambda spec, *given: asked.append((spec.name, given[-1])) or encode(spec, *given)  # noqa: E731
+    monkeypatch.setattr(finetuning, "encode", note)
     few = {"curve": 2, "epochs": 1, "limit_train": 10, "limit_evaluation": 8, "batch": 4}
     sst2, rte = (finetuned(name, checkpoint, source, tmp_path, **few, **own) for name in ("sst2", "rte"))
     assert sst2["curve"][-1]["step"] == 9 and rte["curve"] == [], "the paper does not correlate RTE"

@@ -57,10 +57,8 @@ def test_one_hot_attention_has_a_finite_gradient():
 
 @pytest.mark.parametrize(("length", "coefficient"), [(128, 1e-5), (256, 1e-5), (512, 5e-5)])
 def test_the_coefficient_is_the_authors_for_the_length(length, coefficient):
-    one_hot = [torch.eye(length).expand(1, 1, length, length)]
-    assert EntropyRegularizer(1, 1)(one_hot).item() == pytest.approx(
-        coefficient * (0.5 * math.log(length)) ** 2, rel=1e-4
-    )
+    one_hot, expected = [torch.eye(length).expand(1, 1, length, length)], coefficient * (0.5 * math.log(length)) ** 2
+    assert EntropyRegularizer(1, 1)(one_hot).item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_spectrum_penalty_is_the_variance_of_eigenvalues_and_the_square_of_how_far_their_mean_has_moved():
