@@ -45,6 +45,10 @@ def draw(number, records, *, width=style.PAGE):
         return drawing.found(number).plot(frame, width)
 
 
+def manifest(folder):
+    return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+
+
 def gtd(algorithm):
     """GTD of BERT-Mini's runs: (seed, layer, head)."""
     return np.array([examples.matrices(algorithm, seed)["gtd"] for seed in (42, 43, 44)])
@@ -73,6 +77,11 @@ def test_figure_4_data_are_means_over_heads_and_runs_and_in_the_last_column_the_
     run["metrics"]["matrices"]["refined"]["gtd"][1] = [None, None]
     found = figures.data(4, [run]).query("panel == 'gtd'")
     assert found["x"].tolist() == [0, 1, 3], "what is undefined leaves a gap and not a zero"
+    runs = [examples.attention("mini", "original", seed) for seed in (42, 43)] + [examples.attention("mini", "high")]
+    for run, heads in zip(runs, ([3.0, 1.0], [3.0, 1.0], [4.0, 2.0])):
+        run["metrics"]["matrices"]["refined"]["entropy"] = [heads]
+    found = figures.data(4, runs).query("algorithm == 'high' and of == 'difference' and panel == 'final_entropy'")
+    assert found.query("x > 0")["value"].tolist() == [1.0, 1.0], "in order where any side has several seeds"
 
 
 def test_the_change_over_all_layers_is_paired_by_seed_and_has_its_interval(records):
@@ -89,11 +98,17 @@ def test_the_change_over_all_layers_is_paired_by_seed_and_has_its_interval(recor
     assert mean.get_ydata() == pytest.approx(gaps.mean(0))
 
 
-def test_high_leads_in_the_seeds_whose_mean_over_training_is_higher():
+def test_high_leads_in_the_seeds_whose_mean_over_training_is_higher_and_chance_is_that_of_the_number_of_chains():
     rows = [("high", 1, 60), ("original", 1, 50), ("high", 2, 40), ("original", 2, 50), ("high", 3, 90)]
     curves = pd.DataFrame(rows, columns=["algorithm", "seed", "accuracy"]).assign(layers=4, hops=3)
     assert hops.leads(curves).to_dict("records") == [{"layers": 4, "ahead": 1, "pairs": 2}]
     assert hops.leads(curves[curves["algorithm"] == "high"]).empty
+    exam = examples.beyond(algorithms=("original", "sinkhorn"))
+    for run in exam["metrics"]["multihop"]:
+        run["chains"] = 2
+    axes = draw("learning", [exam]).axes
+    assert [line.get_ydata()[0] for line in axes[0].lines if line.get_linestyle() == ":"] == [50]
+    assert headings(axes[0].figure)[0] == heading("learning", 0, layers=2, ahead=0, pairs=0)
 
 
 def test_no_two_algorithms_look_alike_and_the_paper_s_form_of_figure_4_has_a_line_an_algorithm(records):
@@ -377,14 +392,6 @@ def test_gains_set_the_paper_s_difference_beside_ours_where_both_algorithms_were
     assert drawing.relevant("gains", [*runs, examples.finetune("mini", "low", 42)]) == runs
 
 
-def test_heads_are_in_order_where_any_side_has_several_seeds():
-    runs = [examples.attention("mini", "original", seed) for seed in (42, 43)] + [examples.attention("mini", "high")]
-    for run, heads in zip(runs, ([3.0, 1.0], [3.0, 1.0], [4.0, 2.0])):
-        run["metrics"]["matrices"]["refined"]["entropy"] = [heads]
-    found = figures.data(4, runs).query("algorithm == 'high' and of == 'difference' and panel == 'final_entropy'")
-    assert found.query("x > 0")["value"].tolist() == [1.0, 1.0]
-
-
 def test_strengths_are_compared_over_the_seeds_that_all_have_on_one_kind_of_processor():
     runs, other = examples.strengths((0.0, 0.1, 1.0), seeds=(42, 43, 44)), {"device": {"name": "a GPU"}}
     lost = [run for run in runs if (run["strength"], run["seed"]) != (1.0, 44)]
@@ -393,15 +400,6 @@ def test_strengths_are_compared_over_the_seeds_that_all_have_on_one_kind_of_proc
     apart = [run for run in runs if run["seed"] == 42 + (run["strength"] == 0.1)]
     with pytest.raises(figures.FigureError, match="Other strengths: no run yet"):
         figures.data("strength", [examples.beyond() | {"metrics": {"strengths": apart}}])
-
-
-def test_chance_is_that_of_the_number_of_chains_and_no_high_is_ahead_in_none():
-    exam = examples.beyond(algorithms=("original", "sinkhorn"))
-    for run in exam["metrics"]["multihop"]:
-        run["chains"] = 2
-    axes = draw("learning", [exam]).axes
-    assert [line.get_ydata()[0] for line in axes[0].lines if line.get_linestyle() == ":"] == [50]
-    assert headings(axes[0].figure)[0] == heading("learning", 0, layers=2, ahead=0, pairs=0)
 
 
 def test_where_no_peak_can_be_measured_time_stands_alone():
@@ -449,10 +447,6 @@ def test_a_figure_is_of_its_own_records_else_of_another_study_s_and_the_glance_o
     assert controlled in figures.origin("glance", [*small, own], [controlled])
     assert publishing.beside([*small, own], [controlled])["strength"] == "figure-strength-stories"
     assert not publishing.beside(small, [controlled])
-
-
-def manifest(folder):
-    return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
 
 
 def test_the_tracked_figures_are_what_the_tracked_records_give(tmp_path, monkeypatch):

@@ -48,7 +48,9 @@ def high(number, runs, key="GTD"):
     return tables.table(number, runs).cells[("mini", "high"), key]
 
 
-def test_table_2_shows_published_beside_ours_and_a_scaled_down_model_in_the_row_of_its_size(records, built):
+def test_table_2_shows_published_beside_ours_marks_differences_and_has_scaled_down_models_in_rows_of_their_sizes(
+    records, built
+):
     cell = built[2].cells[("mini", "high"), "SQuAD"]
     runs = select(records, "finetune", model="mini", algorithm="high")
     values = [run["metrics"]["tasks"]["squad"]["headline"] for run in runs]
@@ -56,6 +58,10 @@ def test_table_2_shows_published_beside_ours_and_a_scaled_down_model_in_the_row_
     assert cell.ours.low < cell.ours.value < cell.ours.high
     assert (cell.ours.seeds, cell.ours.items) == (3, examples.ITEMS)
     assert built[2].cells[("small-quarter", "original"), "GLUE"].published == "54.03"
+    assert built[2].cells[("mini", "high"), "RACE_Middle"].differs, "a large difference is marked"
+    equal = select(records, model="mini", algorithm="original")
+    copies = [run | {"parameters": run["parameters"] | {"algorithm": "high"}} for run in equal]
+    assert "*" not in tables.table(2, equal + copies).to_markdown().replace("**", ""), "and none between equals"
 
 
 def test_a_scaled_down_model_gives_way_to_the_size_itself_unless_its_cost_alone_was_measured():
@@ -64,13 +70,6 @@ def test_a_scaled_down_model_gives_way_to_the_size_itself_unless_its_cost_alone_
     both = [examples.pretrain(name) for name in ("small-quarter", "small", "medium-quarter")]
     assert estimates.models(both) == ["small", "medium-quarter"]
     assert estimates.sizes(both) == ["mini", "small", "medium-quarter"]
-
-
-def test_a_large_difference_is_marked_and_none_is_marked_between_equals(records, built):
-    assert built[2].cells[("mini", "high"), "RACE_Middle"].differs
-    equal = select(records, model="mini", algorithm="original")
-    copies = [run | {"parameters": run["parameters"] | {"algorithm": "high"}} for run in equal]
-    assert "*" not in tables.table(2, equal + copies).to_markdown().replace("**", "")
 
 
 NAN = {"reason": "the loss is nan at step 3", "message": "the loss is nan at step 3; last finite checkpoint none"}
@@ -308,9 +307,7 @@ def test_a_gap_is_the_mean_over_seeds_of_both_with_the_interval_of_students_t():
     assert (*names, gap.seeds) == ("mini", "high", 3)
     assert (gap.value, gap.low, gap.high) == pytest.approx((0.2, 0.2 - reach, 0.2 + reach))
     assert gap.p == pytest.approx(2 * stats.t.sf(0.2 / (0.1 / 3**0.5), 2))
-
-
-def test_one_seed_has_a_gap_and_no_interval_and_no_plain_attention_no_gap():
+    # one seed has a gap and no interval, and no plain attention no gap
     (gap,) = losses.gaps([RUNS[0], RUNS[3]]).values()
     assert gap.value == pytest.approx(0.2) and all(map(isnan, (gap.low, gap.high, gap.p)))
     assert losses.gaps(RUNS[:3]) == {}

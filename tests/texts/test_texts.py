@@ -144,10 +144,8 @@ def test_no_table_cell_is_a_paragraph(page):
 
 
 @pytest.mark.parametrize(("study", "low", "high", "seeds", "outcome"), [
-    ("retrofit", 0.1, 3, 10, "supported"),
-    ("retrofit", -3, -0.1, 10, "contradicted"),
-    ("retrofit", -0.9, 0.8, 10, "no effect"),
-    ("retrofit", -0.9, 1.2, 10, "imprecise"),
+    ("retrofit", 0.1, 3, 10, "supported"), ("retrofit", -3, -0.1, 10, "contradicted"),
+    ("retrofit", -0.9, 0.8, 10, "no effect"), ("retrofit", -0.9, 1.2, 10, "imprecise"),
     ("retrofit", -0.9, 1.03, 10, "imprecise"),  # by the 95 % interval, as planned
     ("retrofit", 0.1, 3, 9, "not complete"),
     ("cost", 1.02, 1.06, 300, "supported"), ("cost", 1.12, 1.16, 300, "contradicted"),
@@ -275,14 +273,10 @@ def test_a_difference_is_of_the_seeds_that_have_all_tasks_and_alike_of_those_on_
     assert found.half_width == pytest.approx(stats.t.ppf(0.975, len(gaps) - 1) * gaps.sem())
 
 
-def test_a_mean_over_depths_is_of_the_seeds_that_have_each(monkeypatch):
+def test_a_mean_over_depths_or_tasks_is_of_the_seeds_that_have_each(monkeypatch):
     runs = [examples.exam(layers, name, seed) for layers in (2, 4) for name in ("original", "high") for seed in (0, 1)]
     monkeypatch.setattr(exam, "runs", lambda study: runs[:-1])  # High of four layers lacks a seed
-    step = runs[0]["curve"][-1]["step"]
-    assert exam.at(step, 2)["high"].isna().tolist() == [False, True]
-
-
-def test_a_factor_over_all_tasks_is_of_the_seeds_that_have_them(monkeypatch):
+    assert exam.at(runs[0]["curve"][-1]["step"], 2)["high"].isna().tolist() == [False, True]
     runs = [examples.attention(algorithm=name, seed=seed, task=task)
             for name in ("original", "high") for seed in (1, 2, 3) for task in ("race", "qnli")
             if (seed, task) != (3, "qnli")]  # fmt: skip

@@ -7,12 +7,10 @@ from math import inf
 
 import example_records as examples
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
 from saobp.study import verdicts
-from saobp.study.figures.of_our_own import claims as forest
 from saobp.study.paper import numbers
 from saobp.study.publication import cli
 from saobp.study.records import tracked
@@ -46,6 +44,11 @@ def over(values):
 
 def studies_of(**records):
     return verdicts.Studies(records, numbers.load())
+
+
+def both(algorithms=("original", "high"), seeds=(1, 2, 3), make=examples.attention, model="mini"):
+    """Runs of each algorithm and seed."""
+    return [make(model, name, seed) for name in algorithms for seed in seeds]
 
 
 @pytest.fixture(scope="module")
@@ -122,23 +125,14 @@ def test_outcomes_are_wrong_no_more_often_than_they_say(trials):
     assert rates(GAIN, [0.0], trials, seeds=20)[NO_EFFECT] > 0.9  # and where there is none it is found
 
 
-@pytest.mark.parametrize(
-    ("claim", "value", "error", "outcome", "sign"),
-    [(GAIN, 0.5, 0.1, SUPPORTED, -1), (GAIN, 0.5, 1.0, IMPRECISE, 1), (WITHIN, 1.1, 0.02, IMPRECISE, -1)],
-)
+@pytest.mark.parametrize(("claim", "value", "error", "outcome", "sign"), [
+    (GAIN, 0.5, 0.1, SUPPORTED, -1), (GAIN, 0.5, 1.0, IMPRECISE, 1), (WITHIN, 1.1, 0.02, IMPRECISE, -1),
+])  # fmt: skip
 def test_a_move_of_the_estimate_gives_another_outcome(claim, value, error, outcome, sign):
     part = known(value, error)
-    change = outcomes.change_to_open(claim, part)
-    near, far = (known(value + sign * (change + step), error) for step in (-1e-6, 1e-6))
+    moves = (sign * (outcomes.change_to_open(claim, part) + step) for step in (-1e-6, 1e-6))
+    near, far = (known(value + move, error) for move in moves)
     assert outcomes.of_part(claim, part) == outcomes.of_part(claim, near) == outcome != outcomes.of_part(claim, far)
-
-
-def test_the_committed_claims_are_those_that_the_tracked_records_give(decided, tmp_path):
-    csv, *texts = verdicts.write(decided, tmp_path)
-    assert [path.name for path in texts if path.read_bytes() != (paths.figures() / path.name).read_bytes()] == []
-    forest.data(decided).to_csv(tmp_path / "figure-claims.csv", index=False)
-    for path in (csv, tmp_path / "figure-claims.csv"):
-        pd.testing.assert_frame_equal(pd.read_csv(path), pd.read_csv(paths.figures() / path.name), atol=1e-9)
 
 
 def test_no_two_measurements_of_a_claim_have_one_place_and_what_they_are_without_is_named_for_readers(studies):
@@ -197,19 +191,16 @@ def test_the_step_is_measured_over_seeds_on_every_task(studies, rows, study):
 
 
 def test_a_record_whose_change_is_no_number_is_left_out_of_the_step():
-    runs, half = [], {"softmax": 2.0, "refined": 1.0, "change": -1.0}
-    for seed, change in enumerate((half, half, dict.fromkeys(half))):
-        runs.append(examples.attention("mini", "high", seed))
-        runs[-1]["metrics"]["changes"] = {"column_mass_maximum": change}
+    half, runs = {"softmax": 2.0, "refined": 1.0, "change": -1.0}, both(("high",), range(3))
+    for run, change in zip(runs, (half, half, dict.fromkeys(half))):
+        run["metrics"]["changes"] = {"column_mass_maximum": change}
     (row,) = verdicts.attention.step(studies_of(own=runs), "column_mass_maximum", ratio=True)
     assert row.n == 2 and row.estimate == pytest.approx(0.5)
 
 
 def test_heads_of_one_run_are_no_draws_of_their_own():
     """None of 288 heads of 18 runs is undefined: less than 18.5 % of a next run's, and not less than 1.3 %."""
-    runs = [examples.attention("mini", "original", seed) for seed in range(18)]
-    for run in runs:
-        run["metrics"]["nan"] = {"refined": {"clustering_barrat": 0}}
+    runs = both(("original",), range(18))
     (none,) = verdicts.gtd.undefined(studies_of(own=runs))
     assert (none.estimate, none.low, none.n) == (0, 0, 18) and none.high == pytest.approx(1 - 0.025 ** (1 / 18))
     for run in runs[:9]:
@@ -224,11 +215,11 @@ def test_one_decoder_borrows_its_spread_from_encoders_of_one_size_at_a_time():
         seed = run["parameters"]["seed"]
         run["metrics"]["perplexity"] = {"mini": 100.0, "small": 5.0}[run["parameters"]["model"]]
         run["metrics"]["perplexity"] *= 1 + 0.01 * (seed == 42 and run["parameters"]["algorithm"] == "high")
-    decoders = [examples.decoder(algorithm=name) for name in ("original", "high")]
+    decoders = both(seeds=[42], make=examples.decoder, model="gpt2-mini")
     for kept in (runs, runs[:4] + runs[5:]):  # all, and without one of small's
         (part,) = verdicts.training.decoders(studies_of(own=[*kept, *decoders]))
         assert 0 < part.high - part.low < 0.2 and "encoders" in part.method
-    apart = [examples.decoder(algorithm=name, seed=seed) for name in ("original", "high") for seed in (43, 44, 45)]
+    apart = both(seeds=(43, 44, 45), make=examples.decoder, model="gpt2-mini")
     for run in apart:  # where another study has such decoders, theirs is nearer
         high, seed = run["parameters"]["algorithm"] == "high", run["parameters"]["seed"]
         run["metrics"]["perplexity"] = 50.0 + 0.001 * seed * high
@@ -283,7 +274,7 @@ def test_without_an_algorithm_a_number_is_that_of_the_others(studies, rows):
 
 
 def test_one_seed_borrows_a_spread_or_has_no_interval():
-    runs = [examples.attention("mini-narrow", name, seed) for name in ("original", "high") for seed in (1, 2, 3)]
+    runs = both(model="mini-narrow")
     one = [run for run in runs if run["parameters"]["seed"] == 1]
     claim = verdicts.claims()["sparsity-share"]
     (lent,) = [part for part in outcomes.measurements(claim, studies_of(a=runs, b=one)) if part.study == "b"]
@@ -329,7 +320,7 @@ def test_two_learning_rates_of_a_size_are_no_two_seeds():
 
 def test_a_correlation_over_heads_is_no_surer_than_the_heads_of_a_run(monkeypatch):
     """Three seeds that agree to the last digit: Fisher's z of sixteen heads, over three seeds."""
-    runs = [examples.attention("mini", "original", seed) for seed in range(3)]
+    runs = both(("original",))
     monkeypatch.setattr(gtd, "fisher", lambda x, y: 0.5)
     heads = np.size(runs[0]["metrics"]["matrices"]["raw"]["gtd"])
     (part,) = verdicts.gtd.correlation(studies_of(own=runs), "indirect_entropy", "C19")
@@ -390,8 +381,7 @@ def test_branches_are_compared_within_their_trunk(trunks):
 
 
 def across(x, y):
-    names = [(name, seed) for name in ("high", "low", "original") for seed in range(4)]
-    runs = [examples.record("attention", "mini", *name, {}) for name in names]
+    runs = [examples.record("attention", "mini", *key, {}) for key in product(("high", "low", "original"), range(4))]
     (row,) = gtd._across("a", "mini", "", list(zip(runs, [None] * 12, x, y)))
     return row
 
