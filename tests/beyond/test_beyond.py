@@ -40,9 +40,8 @@ def test_one_round_comes_near_where_keys_carry_little_and_overshoots_at_a_sink()
     assert paper.before == pytest.approx(32) and paper.after < 0.1 * paper.settled < paper.settled < paper.before
     share = paper.settled / 64  # a fixed point: the bias that this share gives is its log odds
     c, rest = 1 - math.exp(-0.2), (1 - share) / 63
-    assert math.log(share / (1 - share)) == pytest.approx(
-        63 * (math.log1p(-c * share) - math.log1p(-c * rest)), abs=1e-4
-    )
+    bias = 63 * (math.log1p(-c * share) - math.log1p(-c * rest))
+    assert math.log(share / (1 - share)) == pytest.approx(bias, abs=1e-4)
     short = message_rounds.one_round(sink, [0.2], most=3)
     assert short["still"].item() > message_rounds.SETTLED  # three rounds have not settled, and it shows
 
@@ -162,9 +161,8 @@ def test_the_order_of_sentences_and_of_their_words_changes_no_answer():
 
 
 def test_keys_start_as_queries_and_every_algorithm_from_the_same_weights():
-    first, second = (
-        multihop.encoder(STORIES, 1, name, 0).bert.encoder.layer[0].attention.self for name in ("original", "high")
-    )
+    encoders = (multihop.encoder(STORIES, 1, name, 0).bert.encoder for name in ("original", "high"))
+    first, second = (encoder.layer[0].attention.self for encoder in encoders)
     assert torch.equal(first.query.weight, first.key.weight) and torch.equal(first.query.weight, second.query.weight)
     first.query.weight.data.zero_()
     assert first.key.weight.any()  # equal, and not the same

@@ -24,12 +24,9 @@ from saobp.study.setup.studies import load_study
 from saobp.study.training.architectures import refine_with
 
 READERS = {
-    "retrofit": retrofit.Retrofit,
-    "retrofit-untrained": inserted.Untrained,
-    "hops": multihop.KnownHops,
-    "branched": branched.Branched,
-    "cost": plan.Question,
-}
+    "retrofit": retrofit.Retrofit, "retrofit-untrained": inserted.Untrained, "hops": multihop.KnownHops,
+    "branched": branched.Branched, "cost": plan.Question,
+}  # fmt: skip
 
 
 def write_record(path, metrics):

@@ -34,9 +34,7 @@ def runs(tmp_path):
 
 def test_runs_stand_in_the_paper_s_order(runs):
     order = [run.name for run in runs if run.notebook == "04-pretrain"]
-    assert [name.removeprefix("04-pretrain-").removesuffix("-42") for name in order] == [
-        "mini-original", "mini-high", "small-original", "medium-high",
-    ]  # fmt: skip
+    assert order == [f"04-pretrain-{row}-42" for row in ("mini-original", "mini-high", "small-original", "medium-high")]
 
 
 @pytest.mark.parametrize(("values", "chosen"), [
@@ -70,7 +68,7 @@ def test_readers_see_the_parameters_as_one_line_the_defaults_that_held_and_no_ma
     node = notebook(model="mini", algorithm="high", seed=7, **more)
     run = executed_notebooks.Executed("04-pretrain-mini-high-7", node, node.metadata.papermill.parameters)
     line, *others = (cell.source for cell in pages.shown(run).cells[1:])
-    assert line.startswith("*This run:* study smoke, model mini, algorithm high, seed 7") and "record" not in line
+    assert "study smoke, model mini, algorithm high, seed 7" in line and "record" not in line
     assert others == [*kept, "length"]
     assert pages.shown(run).cells[-1].outputs == [] and node.cells[-1].outputs  # what was run is left as it was
 

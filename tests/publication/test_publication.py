@@ -71,10 +71,8 @@ def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path,
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("stream", [
-    io.StringIO(),  # has no encoding that could be set
-    io.TextIOWrapper(io.BytesIO(), encoding="latin-1"),  # knows no minus
-])  # fmt: skip
+# a stream that has no encoding that could be set, and one that knows no minus
+@pytest.mark.parametrize("stream", [io.StringIO(), io.TextIOWrapper(io.BytesIO(), encoding="latin-1")])
 def test_a_claim_is_shown_on_a_poor_terminal_and_on_none(monkeypatch, stream):
     monkeypatch.setattr(sys, "stdout", stream)
     assert cli.main(["claim", "multihop-gain"]) == 0

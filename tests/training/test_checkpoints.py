@@ -33,11 +33,8 @@ def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(tmp_path, dam
 @pytest.mark.parametrize("model", ["mini-quarter", "gpt2-mini-quarter"])
 def test_another_strength_works_in_another_folder(model):
     study = load_study("smoke")
-    folders = {
-        checkpoints.work_folder(study.changed(strengths=strengths), model, "high", 42, "text")
-        for strengths in ({}, {"mini-quarter": 0.2}, {"mini-quarter": 5.0})
-    }
-    assert len(folders) == 3
+    studies = (study.changed(strengths=strengths) for strengths in ({}, {"mini-quarter": 0.2}, {"mini-quarter": 5.0}))
+    assert len({checkpoints.work_folder(one, model, "high", 42, "text") for one in studies}) == 3
 
 
 def test_what_older_runs_had_alike_is_no_other_recipe():
