@@ -16,29 +16,24 @@ def mixture(root, name="a/set", split="train", **rows):
     return Mixture(FolderSource(root), {name: 1.0}, split)
 
 
-def test_a_row_or_the_rows_of_a_book_are_a_document_and_its_lines_are_paragraphs(tmp_path):
+def test_a_row_the_rows_of_a_book_or_the_lines_of_an_article_are_a_document_and_its_lines_paragraphs(tmp_path):
     assert list(mixture(tmp_path, train=["one\n\n two ", "three", " \n "])) == [["one", "two"], ["three"]]
     rows = [{"text": t, "book": b} for t, b in [("one", "x"), ("two", "x"), ("three", "y")]]
     assert list(mixture(tmp_path, train=rows)) == [["one", "two"], ["three"]]
     with pytest.raises(DataError, match="a/set train: row 0 has no text"):
         list(mixture(tmp_path, train=[{"words": "x"}]))
-
-
-def test_wikitext_lines_are_joined_to_articles_at_titles_and_not_at_sections(tmp_path):
+    # lines of WikiText are joined to articles at titles and not at sections
     lines = ["", " = First = \n", " Text of 1 @,@ 000 words .\n", " = = Section = = \n", " a = b \n", " = Second = \n"]
     found = list(mixture(tmp_path, "Salesforce/wikitext", train=lines))
     assert found == [["= First =", "Text of 1,000 words .", "= = Section = =", "a = b"], ["= Second ="]]
 
 
-def test_a_paragraph_that_occurred_before_is_dropped_whatever_its_case_and_spacing_but_for_short_ones(tmp_path):
+def test_a_paragraph_that_occurred_before_or_is_held_out_is_dropped_whatever_its_case_but_for_short_ones(tmp_path):
     texts = [f"{LONG}\nYes, he said.", f"Yes, he said.\n{LONG.upper()}", LONG.replace(" ", "   ")]
     text = mixture(tmp_path, train=texts)
     assert list(text) == [[LONG, "Yes, he said."], ["Yes, he said."]]
     assert text.counts == {"documents": 2, "paragraphs": 5, "dropped": 2, "a/set": len(LONG) + 26}
     assert (text.mixed()["dropped"], text.mixed()["paragraphs"]) == (2, 5)
-
-
-def test_what_the_validation_split_holds_is_not_trained_on(tmp_path):
     text = mixture(tmp_path, train=[LONG, "kept"], validation=[LONG, LONG])
     assert list(text) == list(text) == [["kept"]]
     assert list(Mixture(text.source, text.weights, "validation")) == [[LONG], [LONG]]  # as it is

@@ -39,20 +39,13 @@ def test_answers_are_normalised_as_the_owners_do():
     assert {text: squad.normalize_answer(text) for text in normal} == normal
 
 
-@pytest.mark.parametrize(
-    ("prediction", "golds", "exact", "f1"),
-    [
-        ("the Cat", ["cat"], 1, 1.0),
-        ("black cat", ["cat"], 0, 2 / 3),  # precision 1/2, recall 1
-        ("cat", ["a big black cat"], 0, 0.5),  # precision 1, recall 1/3
-        ("dog", ["cat"], 0, 0.0),
-        ("cat", ["dog", "the cat"], 1, 1.0),  # the nearest gold answer counts
-        ("cat cat", ["cat"], 0, 2 / 3),  # a word is shared as often as both have it
-        ("", ["cat"], 0, 0.0),
-        ("the", ["a"], 1, 0.0),  # as the owners' script has it
-        ("cat", [], 0, 0.0),
-    ],
-)
+@pytest.mark.parametrize(("prediction", "golds", "exact", "f1"), [
+    ("the Cat", ["cat"], 1, 1.0), ("dog", ["cat"], 0, 0.0), ("", ["cat"], 0, 0.0), ("cat", [], 0, 0.0),
+    ("black cat", ["cat"], 0, 2 / 3), ("cat", ["a big black cat"], 0, 0.5),  # precision 1/2 and 1, recall 1 and 1/3
+    ("cat", ["dog", "the cat"], 1, 1.0),  # the nearest gold answer counts
+    ("cat cat", ["cat"], 0, 2 / 3),  # a word is shared as often as both have it
+    ("the", ["a"], 1, 0.0),  # as the owners' script has it
+])  # fmt: skip
 def test_exact_match_and_f1_by_hand(prediction, golds, exact, f1):
     assert squad_exact_match(prediction, golds) == exact
     assert squad_f1(prediction, golds) == pytest.approx(f1)
@@ -67,7 +60,7 @@ def test_f1_is_symmetric_bounded_and_full_for_an_exact_match_with_words(predicti
         assert f1 == 1
 
 
-def test_windows_overlap_and_leave_no_context_token_out():
+def test_windows_overlap_leave_no_context_token_out_and_without_the_whole_answer_are_unanswerable():
     _, features = windows(question())
     assert len(features) > 1
     seen = [{tuple(span) for span in row["offsets"] if span[0] >= 0} for row in features]
@@ -75,30 +68,21 @@ def test_windows_overlap_and_leave_no_context_token_out():
     assert set.union(*seen) == set(whole)
     assert [len(a & b) for a, b in zip(seen, seen[1:])] == [6] * (len(seen) - 1)
     assert all(len(row["input_ids"]) <= 20 for row in features)
-
-
-def test_a_window_without_the_whole_answer_is_unanswerable():
     _, features = windows(question("Ben, a"))  # of which the first and the last have a part
     spans = [(row["offsets"], row["start_positions"], row["end_positions"]) for row in features]
     found = [CONTEXT[held[first][0] : held[last][1]] if first or last else None for held, first, last in spans]
     assert found == [None, "Ben, a", None]
 
 
-@pytest.mark.parametrize(
-    ("context", "text", "start", "named"),
-    [
-        (CONTEXT, " Ben", 47, "Ben"),  # a blank is no token's
-        (CONTEXT, "Ben,", 48, "Ben,"),
-        ("Ada met Jose\u0301 today.", "Jose\u0301", 8, "Jose"),  # nor is an accent
-        (CONTEXT, "own of Elm", 22, "town of Elmere"),  # whole tokens
-        (CONTEXT, "the red kite", 0, None),  # it is not there
-        (CONTEXT, "Ada.", -4, None),
-    ],
-)
+@pytest.mark.parametrize(("context", "text", "start", "named"), [
+    (CONTEXT, " Ben", 47, "Ben"), (CONTEXT, "Ben,", 48, "Ben,"),  # a blank is no token's
+    ("Ada met Jose\u0301 today.", "Jose\u0301", 8, "Jose"),  # nor is an accent
+    (CONTEXT, "own of Elm", 22, "town of Elmere"),  # whole tokens
+    (CONTEXT, "the red kite", 0, None), (CONTEXT, "Ada.", -4, None),  # it is not there
+])  # fmt: skip
 def test_an_answer_is_the_whole_tokens_of_the_span_where_it_says_it_is(context, text, start, named):
     item = {"question": QUESTION, "context": context, "answers": {"text": [text], "answer_start": [start]}}
-    features = encode(TASKS["squad"], datasets.Dataset.from_list([item]), word_tokenizer(context, QUESTION), 60)
-    (row,) = features
+    (row,) = encode(TASKS["squad"], datasets.Dataset.from_list([item]), word_tokenizer(context, QUESTION), 60)
     begin, end = row["offsets"][row["start_positions"]][0], row["offsets"][row["end_positions"]][1]
     assert (context[begin:end] if row["start_positions"] else None) == named
 
@@ -109,7 +93,7 @@ def test_a_sure_model_gives_back_every_gold_answer_across_windows(answer):
     assert best_answers(*sure(features, 24), features, rows) == ["old town", answer]
 
 
-def test_the_best_span_is_taken_over_all_windows():
+def test_the_best_span_is_taken_over_all_windows_and_never_of_the_question_or_padding():
     rows, features = windows(question("Ada"))
     start, end = sure(features, 20)
     last = len(features) - 1
@@ -117,10 +101,6 @@ def test_the_best_span_is_taken_over_all_windows():
     start[last, token] = end[last, token] = 11
     a, b = features[last]["offsets"][token]
     assert best_answers(start, end, features, rows) == [CONTEXT[a:b]]
-
-
-def test_question_and_padding_are_never_the_answer():
-    rows, features = windows(question())
     start, end = (np.zeros((len(features), 30)) for _ in range(2))
     for window, row in enumerate(features):
         outside = [t for t in range(30) if t >= len(row["offsets"]) or row["offsets"][t][0] < 0]
@@ -134,11 +114,8 @@ def test_the_best_span_equals_the_slow_search(seed, tokens):
     random = np.random.default_rng(seed)
     offsets = np.array([[-1, -1]] * 3 + [[n, n + 1] for n in range(tokens)] + [[-1, -1]])
     start, end = random.normal(size=(2, len(offsets) + 4))
-    spans = [
-        (start[i] + end[j], i, j)
-        for i in range(3, 3 + tokens)
-        for j in range(i, min(i + squad.ANSWER_TOKENS, 3 + tokens))
-    ]
+    last = 3 + tokens
+    spans = [(start[i] + end[j], i, j) for i in range(3, last) for j in range(i, min(i + squad.ANSWER_TOKENS, last))]
     found = best_span(start, end, offsets)
     # only the likeliest starts and ends are paired, so a long window may miss the very best
     assert found[1:] in [s[1:] for s in spans]

@@ -35,12 +35,18 @@ def test_the_papers_benchmarks_are_there_with_the_papers_headline_and_their_outp
     assert TASKS["mnli"].evaluation_split == "validation_matched"
 
 
-def test_the_development_slice_is_a_tenth_of_train_and_shares_no_row_with_it(source, tmp_path):
+def test_the_development_slice_is_a_tenth_of_train_and_shares_no_row_with_it_and_a_limit_draws_rows(source, tmp_path):
     task = load_task("rte", source)
     train, development = (set(part["idx"][:]) for part in (task.train, task.development))
     assert (len(train), len(development), len(task.evaluation)) == (45, 5, 12)
     assert task.evaluation["hops"][:5] == [0, 1, 2, 3, 0]
     assert not train & development and train | development == set(range(50))
+    task = load_task("rte", source, limits=(20, 6))
+    assert (len(task.train) + len(task.development), len(task.evaluation)) == (20, 6)
+    assert load_task("rte", source, limits=(20, None)).train["idx"][:] == task.train["idx"][:], "the same in every run"
+    assert sorted(task.evaluation["idx"][:]) == task.evaluation["idx"][:]
+    drawn = [(split["used"], split["complete"], numbers_in(split["note"])[0]) for split in task.splits]
+    assert drawn == [(20, False, "20"), (6, False, "6")]
     write_split(tmp_path, "nyu-mll/glue", "rte", "train", PAIRS * 240)
     assert len(load_task("rte", source).development) == 1000  # at most
 
@@ -58,15 +64,6 @@ def test_questions_of_one_passage_are_all_trained_on_or_all_set_aside(name, pass
     trained, aside = (set(part[passage][:]) for part in (task.train, task.development))
     assert len(aside) == 2 and len(trained) == 10 and not trained & aside
     assert len({*task.train["question"], *task.development["question"]}) == len(rows)
-
-
-def test_a_limit_draws_rows_and_says_so(source):
-    task = load_task("rte", source, limits=(20, 6))
-    assert (len(task.train) + len(task.development), len(task.evaluation)) == (20, 6)
-    assert load_task("rte", source, limits=(20, None)).train["idx"][:] == task.train["idx"][:], "the same in every run"
-    assert sorted(task.evaluation["idx"][:]) == task.evaluation["idx"][:]
-    drawn = [(split["used"], split["complete"], numbers_in(split["note"])[0]) for split in task.splits]
-    assert drawn == [(20, False, "20"), (6, False, "6")]
 
 
 def test_a_substitute_split_is_named_in_the_notes_and_slices_of_one_may_train_and_report(source):

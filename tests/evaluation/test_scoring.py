@@ -20,7 +20,7 @@ def logits(predictions):
     return np.eye(2)[predictions]
 
 
-def test_accuracy_and_f1_by_hand():
+def test_accuracy_correlations_and_the_overlap_of_spans_by_hand():
     found = score(TASKS["mrpc"], logits([1, 1, 0, 1, 0]), rows([1, 0, 0, 1, 1]))
     assert found["scores"] == pytest.approx({"accuracy": 60, "f1": 100 * 2 * 2 / (3 + 3)})  # 2 of 3 said, 2 of 3 true
     assert found["outcomes"] == [1, 0, 1, 1, 0]
@@ -28,9 +28,6 @@ def test_accuracy_and_f1_by_hand():
     assert (found["items"], found["chance"], found["majority"]) == (5, 50, 60)
     found = score(TASKS["race"], np.array([[0, 2, 1, 0], [3, 0, 0, 0.0]]), rows([1, 2]))  # the likeliest option
     assert (found["headline"], found["chance"], found["outcomes"]) == (50, 25, [1, 0])
-
-
-def test_correlations_by_hand():
     # true positives 2, true negatives 1, false positives 1, false negatives 1
     found = score(TASKS["cola"], logits([1, 1, 0, 1, 0]), rows([1, 0, 0, 1, 1]))
     assert found["headline"] == pytest.approx(100 * (2 * 1 - 1 * 1) / np.sqrt(3 * 3 * 2 * 2))
@@ -39,9 +36,6 @@ def test_correlations_by_hand():
     found = score(TASKS["stsb"], np.array([[1.0], [2.0], [4.0]]), rows([1.0, 2.0, 3.0]))
     assert found["scores"] == pytest.approx({"pearson": 100 * 3 / np.sqrt(2 * 14 / 3), "spearman": 100})
     assert found["outcomes"] == [1, 2, 4]
-
-
-def test_spans_are_scored_by_exact_match_and_f1():
     answers = [{"text": ["Ben", "the baker Ben"], "answer_start": [0, 0]}, {"text": ["red kite"], "answer_start": [3]}]
     data = datasets.Dataset.from_dict({"answers": answers, "context": ["", ""], "hops": [1, 2]})
     found = score_predictions(TASKS["squad"], ["the Ben", "kite"], data)

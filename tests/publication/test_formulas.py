@@ -17,13 +17,10 @@ def test_a_function_s_name_has_the_space_that_tex_gives_it(tex, spaced):
     assert spaced in formulas.mathml(tex)
 
 
-def test_a_box_is_a_border_a_named_width_a_number_and_a_script_letter_a_character():
+def test_a_box_is_a_border_a_named_width_a_number_a_script_letter_a_character_and_a_tag_stands_at_the_right():
     drawn = formulas.mathml(r"\boxed{a\!b} \mathcal H \mathcal A")
     assert '<mrow class="boxed">' in drawn and "menclose" not in drawn and "-0.1667em" in drawn
     assert "<mi>\u210b</mi>" in drawn and "<mi>\U0001d49c</mi>" in drawn
-
-
-def test_a_number_stands_at_the_right_and_not_in_the_formula():
     drawn = formulas.markdown(r"$$x = 1 \tag{2, 12}$$")
     assert drawn.index("</math>") < drawn.index('<span class="number">(2, 12)</span>')
 

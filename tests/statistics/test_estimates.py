@@ -74,9 +74,7 @@ def test_a_correlation_of_several_checkpoints_and_heads_is_paired_on_its_items()
     assert many.high - many.low < few.high - few.low
     separate = [estimates.score_estimate(acceptability(gain)).half_width for gain in (0.15, 0)]
     assert (many.high - many.low) / 2 < np.hypot(*separate)
-
-
-def test_runs_on_other_items_are_not_paired_or_merged():
+    # runs on other items are not paired or merged
     runs, other = acceptability(0.15), acceptability(0.15, labels=np.zeros(1043))
     assert all(run.answers.shape == (3, 1043) for run in task_scores.by_pretraining(runs))
     assert task_scores.by_pretraining([other[0], *runs[1:]])[0].answers is None

@@ -8,7 +8,7 @@ from saobp.study.statistics import trajectories
 from saobp.study.texts import tables as texts
 
 
-def test_a_point_is_a_checkpoint_of_pretraining_or_a_task_or_else_a_run():
+def test_a_point_is_a_checkpoint_of_pretraining_or_a_task_or_else_a_run_read_at_its_last_check():
     trained = examples.pretrain(points=7)
     points = trajectories.checkpoints([trained], "mini", "wikitext")
     assert points["gtd"].tolist() == pytest.approx([np.mean(one["gtd"]) for one in trained["metrics"]["curve"]])
@@ -18,6 +18,11 @@ def test_a_point_is_a_checkpoint_of_pretraining_or_a_task_or_else_a_run():
     assert trajectories.points([run], "mini", "race")["score"].tolist() == [40, 41, 42, 43, 44]
     points = trajectories.points(examples.study(("mini",), ("original", "high"), (1, 2)), "mini", "race")
     assert len(points) == 4 and points["step"].isna().all()
+    first, *between, last = trained["metrics"]["curve"]
+    for point in (first, *between):  # one row, and no mixture of two
+        point["cross_layer_gtd"] = [0.5]
+    (row,) = trajectories.runs([trained], "mini", "wikitext").itertuples()
+    assert row.score == last["perplexity"] != first["perplexity"] and np.isnan(row.cross_gtd)
 
 
 def test_algorithms_and_the_runs_of_one_pretraining_seed_make_no_correlation_over_runs():
@@ -78,12 +83,3 @@ def test_the_claim_the_table_and_the_figure_have_one_r_of_gtd_and_perplexity():
         KeyError, match="claims.csv: 0 rows with claim 'gtd-perplexity', study 'laptop', role 'primary'"
     ):
         texts.claimed("gtd-perplexity", "laptop")
-
-
-def test_a_pretraining_run_is_read_at_its_last_check_which_is_one_row_and_no_mixture():
-    run = examples.pretrain(points=6)
-    first, *between, last = run["metrics"]["curve"]
-    for point in (first, *between):
-        point["cross_layer_gtd"] = [0.5]
-    (row,) = trajectories.runs([run], "mini", "wikitext").itertuples()
-    assert row.score == last["perplexity"] != first["perplexity"] and np.isnan(row.cross_gtd)

@@ -136,16 +136,14 @@ def test_attention_has_its_interval_over_texts_and_the_difference_of_the_seeds_o
     assert (low.difference.value, low.difference.seeds) == (pytest.approx(expected - plain.ours.value), 3)
 
 
-def test_several_seeds_add_their_spread_to_that_of_the_texts():
+def test_several_seeds_add_their_spread_to_that_of_the_texts_within_the_scale_of_a_measure():
     levels = {1: 0.76, 2: 0.77, 3: 0.78}
     ours = high(1, [attention(seed, gtd=MEANS["gtd"] | {"mean": mean}) for seed, mean in levels.items()]).ours
     assert (ours.value, ours.seeds, ours.items) == (pytest.approx(0.77), 3, 64)
     assert ours.half_width > 0.9 * estimates.mean_over_runs(levels.values()).half_width > 0.0016
     alike = high(1, [attention(seed) for seed in levels]).ours
     assert alike.half_width == pytest.approx(0.0016, rel=1e-3), "the texts' share stays"
-
-
-def test_an_interval_of_a_positive_number_stays_positive_and_one_of_a_share_below_1():
+    # an interval of a positive number stays positive, and one of a share below 1
     levels = {1: (1.0, 0.9), 2: (2.0, 0.99), 3: (40.0, 0.5)}
     bare = {"low": None, "high": None, "samples": 9}
     runs = [attention(seed, betweenness=bare | {"mean": between}, clustering_barrat=bare | {"mean": clustering})
@@ -155,15 +153,12 @@ def test_an_interval_of_a_positive_number_stays_positive_and_one_of_a_share_belo
     assert 0 < cc.low < cc.value < cc.high < 1
 
 
-def test_a_perplexity_has_its_interval_over_sequences():
+def test_a_perplexity_has_its_interval_over_sequences_and_its_difference_and_p_of_logarithms_over_seeds_of_both():
     for number, make, model in ((3, examples.pretrain, "small"), (7, examples.decoder, "gpt2-mini")):
         run = make(model)
         run["metrics"] |= {"perplexity": 50.0, "perplexity_interval": [44.0, 58.5], "sequences": 128}
         cell = tables.table(number, [run]).cells[(model, "original"), "PPL_WikiText"]
         assert (cell.number(), cell.count()) == ("50.00 [44.00, 58.50]", "1×128")
-
-
-def test_a_perplexity_has_its_difference_and_p_of_logarithms_over_the_seeds_of_both():
     runs = [examples.pretrain("mini", name, seed) for name in ("original", "high") for seed in (1, 2, 3)]
     for run, perplexity in zip(runs, (20.0, 24.0, 28.0, 21.0, 26.0, 31.0)):
         run["metrics"] |= examples.perplexity(perplexity)

@@ -39,7 +39,7 @@ def test_entropy_penalty_equals_its_authors_algorithm():
     assert all(EntropyRegularizer(2, 2)(attentions(sharp=sharp)) > 0 for sharp in (30.0, 0.01)), "low and high alike"
 
 
-def test_padded_rows_do_not_count():
+def test_padded_rows_do_not_count_and_one_hot_attention_has_a_finite_gradient():
     layers, real = attentions(layers=1), torch.ones(3, 6, dtype=torch.bool)
     real[:, 4:] = False
     changed = layers[0].clone()
@@ -47,9 +47,6 @@ def test_padded_rows_do_not_count():
     penalty = EntropyRegularizer(1, 2, coefficient=1.0, tolerance=0.0)
     assert penalty([changed], real) == penalty(layers, real)
     assert penalty([changed]) != penalty(layers)
-
-
-def test_one_hot_attention_has_a_finite_gradient():
     layer = torch.eye(4).expand(1, 2, 4, 4).clone().requires_grad_()
     EntropyRegularizer(1, 2, coefficient=1.0)([layer]).backward()
     assert layer.grad.isfinite().all()
