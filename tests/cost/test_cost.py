@@ -47,16 +47,13 @@ def test_a_cost_run_has_every_number_of_table_9(monkeypatch):
     monkeypatch.setattr(whole_model, "macs", lambda *given, training: 2.5 if training else 1.5)  # counted above
     found = whole_model.measure("mini-quarter", 100, rounds=3, **SMALL)
     assert list(found) == list(whole_model.WAYS)
-    for way in found.values():
+    for way, phase in product(found.values(), whole_model.PHASES):
         assert way["parameters"] == found["original"]["parameters"]  # the refinement has no weights
-        for phase in whole_model.PHASES:
-            numbers, rate = way[phase], "samples_per_second" if phase == "inference" else "tokens_per_second"
-            for name in ("milliseconds", "ratio", "ratio_to_eager", rate):
-                assert 0 < numbers[name]["low"] <= numbers[name]["median"] <= numbers[name]["high"]
-            peak = numbers["peak_mib"]
-            assert numbers["gmacs"] == (1.5 if phase == "inference" else 2.5)
-            assert 0 <= peak["low"] <= peak["median"] <= peak["high"]
-            assert isinstance(numbers["kernel"], str)
+        numbers, rate = way[phase], "samples_per_second" if phase == "inference" else "tokens_per_second"
+        for name in ("milliseconds", "ratio", "ratio_to_eager", rate):
+            assert 0 < numbers[name]["low"] <= numbers[name]["median"] <= numbers[name]["high"]
+        assert 0 <= numbers["peak_mib"]["low"] <= numbers["peak_mib"]["median"] <= numbers["peak_mib"]["high"]
+        assert numbers["gmacs"] == (1.5 if phase == "inference" else 2.5) and isinstance(numbers["kernel"], str)
     assert found["original"]["train"]["ratio"]["median"] == 1
     assert found["original_eager"]["train"]["ratio_to_eager"]["median"] == 1
 

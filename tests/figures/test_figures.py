@@ -418,13 +418,13 @@ def test_the_leak_is_the_mean_over_sequences_and_a_loss_stands_beside_that_of_th
         figures.data("decoders", [*DECODERS[1:], second])
     said = decoders.numbers(figures.data("decoders", [*DECODERS, second]))
     expected = {"high": 0.0, "leaky": -2.0, "leak": 5.0, "prefixes": 9.0, "untrained": 8.0, "places": 4, "leaks": 3}
-    assert {name: said[name] for name in expected} == expected and said["sequences"] == 2
+    assert said.items() >= (expected | {"sequences": 2}).items()
     losses, passes, leak = (figure := draw("decoders", [*DECODERS, second])).axes
     (head, *_) = headings(figure)
     assert numbers_in(head) == ["0.00", "1", "2.00", "1"] and "below" in head
     assert [line.get_ydata()[-1] for line in losses.lines] == [4.5, 4.0, 2.0]
-    assert [path.vertices[:, 0].tolist() for path in (p for c in passes.collections for p in c.get_paths())] == [
-        [4.0, 4.0], [4.0, 4.0], [4.0, 9.0]]  # fmt: skip
+    ends = [path.vertices[:, 0].tolist() for lines in passes.collections for path in lines.get_paths()]
+    assert ends == [[4.0, 4.0], [4.0, 4.0], [4.0, 9.0]]
     assert leak.lines[0].get_xydata().tolist() == [[2, 0], [3, 4], [4, 6], [5, 10]]
 
 

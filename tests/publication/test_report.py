@@ -106,8 +106,8 @@ def test_pages_need_nothing_from_elsewhere_and_every_picture_is_inside(folder):
 
 def test_every_page_leads_to_the_contents_and_to_what_is_before_and_after_it(folder):
     page = read(folder, "pages/05-finetune-mini-original-42.html")
-    around = [("prev", "04-pretrain-mini-original-42.html"), ("next", "06-attention.html")]
-    assert re.findall(r'rel="(prev|next)" href="([^"]+)"', page) == around
+    around = {"prev": "04-pretrain-mini-original-42.html", "next": "06-attention.html"}
+    assert dict(re.findall(r'rel="(prev|next)" href="([^"]+)"', page)) == around
     assert 'href="../index.html#07-decoder"' in read(folder, "pages/08-cost.html")  # which was not run
 
 

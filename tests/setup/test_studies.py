@@ -49,9 +49,10 @@ def test_the_text_of_a_recipe_by_which_runs_are_found_names_it_and_every_value()
     assert f"{schedule}" == repr(schedule) == "Schedule(steps=3, learning_rate=0.5, warmup=1)"
 
 
-@pytest.mark.parametrize("name", available())
-def test_every_study_that_comes_along_is_valid(name):
-    assert load_study(name).name == name
+def test_every_study_that_comes_along_is_valid_and_a_size_may_have_tasks_of_its_own_to_look_at():
+    assert [load_study(name).name for name in available()] == [*available()]
+    read = {(model, task) for model, _, task in load_study("smoke").looked_at()}
+    assert read == {*(("mini-quarter", task) for task in ("race", "squad", "sst2")), ("small-quarter", "race")}
 
 
 @pytest.mark.parametrize("old, new, said", [
@@ -102,8 +103,3 @@ def test_a_notebook_of_a_section_refuses_a_study_without_it(notebook, study, sec
     (opening,) = (source for source in sources if "load_study(study_name)" in source)
     with pytest.raises(StudyError, match=f"study {study} has no section `{section}`: add it, or take"):
         exec(opening, {"load_study": load_study, "study_name": study})
-
-
-def test_a_size_has_a_list_of_its_own_of_the_tasks_whose_attention_is_measured():
-    read = {(model, task) for model, _, task in load_study("smoke").looked_at()}
-    assert read == {*(("mini-quarter", task) for task in ("race", "squad", "sst2")), ("small-quarter", "race")}

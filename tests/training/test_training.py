@@ -96,8 +96,8 @@ def test_the_sparse_head_gives_the_loss_and_gradient_of_the_dense_one():
 
 
 def test_table_4_counts_its_parameters():
-    counts = {name: body_parameters(name, 30522) / 1e6 for name in ("mini", "small", "medium")}
-    assert {name: round(count, 2) for name, count in counts.items()} == {"mini": 11.17, "small": 28.76, "medium": 41.37}
+    counts = {name: round(body_parameters(name, 30522) / 1e6, 2) for name in ("mini", "small", "medium")}
+    assert counts == {"mini": 11.17, "small": 28.76, "medium": 41.37}
 
 
 def test_losses_and_what_is_shown_of_attention_are_spread_over_a_text_that_may_be_one_long_document():
