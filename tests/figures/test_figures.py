@@ -78,7 +78,7 @@ def test_figure_4_data_are_means_over_heads_and_runs_and_in_the_last_column_the_
     found = figures.data(4, [run]).query("panel == 'gtd'")
     assert found["x"].tolist() == [0, 1, 3], "what is undefined leaves a gap and not a zero"
     runs = [examples.attention("mini", "original", seed) for seed in (42, 43)] + [examples.attention("mini", "high")]
-    for run, heads in zip(runs, ([3.0, 1.0], [3.0, 1.0], [4.0, 2.0])):
+    for run, heads in zip(runs, ([3.0, 1.0], [3.0, 1.0], [2.0, 4.0])):
         run["metrics"]["matrices"]["refined"]["entropy"] = [heads]
     found = figures.data(4, runs).query("algorithm == 'high' and of == 'difference' and panel == 'final_entropy'")
     assert found.query("x > 0")["value"].tolist() == [1.0, 1.0], "in order where any side has several seeds"
