@@ -19,7 +19,7 @@ import saobp
 from saobp.study import figures, tables
 from saobp.study import records as records_of
 from saobp.study.figures import by_seed, drawing, grids, gtd_beside_graph_measures, maps, publishing, style
-from saobp.study.figures.of_our_own import claims, decoders, gains, hops, inserted, strengths
+from saobp.study.figures.of_our_own import claims, costs, decoders, gains, hops, inserted, strengths
 from saobp.study.publication import results
 from saobp.study.setup import labels, paths
 from saobp.study.tables import captions
@@ -265,8 +265,11 @@ def test_r_of_a_seed_is_pearson_s_over_its_heads_and_samples(records):
     still = figures.data(2, records).assign(value=1.0)
     assert gtd_beside_graph_measures.correlations(still)["r"].isna().all()
     heads, said = headings(gtd_beside_graph_measures.plot(still, 6.3)), gtd_beside_graph_measures.numbers(still)
-    assert heading(2, "undefined", title="Betweenness", paper=-0.43) in heads[2]
-    assert heads[3] == heading(2, 0, seeds="3 seeds") and said["onnela"] == said["betweenness"] == "undefined"
+    assert heading(2, "measure", where="", title="Betweenness", paper=-0.43, n=0) in heads[2]
+    assert (
+        heads[3] == heading(2, "reach", reached=[], measures=["any"], seeds="3 seeds")
+        and said["onnela"] == said["betweenness"] == "undefined"
+    )
 
 
 def test_a_measure_reaches_the_paper_s_r_that_is_as_far_from_zero_on_the_same_side():
@@ -275,9 +278,10 @@ def test_a_measure_reaches_the_paper_s_r_that_is_as_far_from_zero_on_the_same_si
     known = {"model": "mini", "algorithm": "original", "seed": 42, "gtd": gtd}
     frame = pd.concat([pd.DataFrame(known | {"measure": name, "value": of}) for name, of in values.items()])
     heads = headings(gtd_beside_graph_measures.plot(frame, 6.3))
-    assert heading(2, "above", title="Clustering (Barrat)", span="1.00", paper=0.7) in heads[0]
-    assert heading(2, "below", title="Betweenness", span="−1.00", paper=-0.43) in heads[2]
-    assert heads[3] == heading(2, 2, "Clustering (Barrat) and Betweenness", seeds="1 seed")
+    assert heading(2, "measure", where="above", title="Clustering (Barrat)", span="1.00", paper=0.7, n=0) in heads[0]
+    assert heading(2, "measure", where="below", title="Betweenness", span="−1.00", paper=-0.43, n=0) in heads[2]
+    reached = ["Clustering (Barrat)", "Betweenness"]
+    assert heads[3] == heading(2, "reach", reached=reached, measures=[*reached, "Onnela"], seeds="1 seed")
 
 
 def test_rounding_is_not_blown_up_to_a_difference():
@@ -407,8 +411,9 @@ def test_where_no_peak_can_be_measured_time_stands_alone():
     for row in run["metrics"]["lengths"]:
         row["peak_mib"] = dict.fromkeys(("median", "low", "high"), np.nan)
     assert len(draw("length", [run]).axes) == 1
-    said = figures.caption("length", figures.data("length", [run]))
-    assert heading("length", "unknown") in said and "nan" not in said
+    frame = figures.data("length", [run])
+    said = figures.caption("length", frame)
+    assert costs.numbers(frame)["mib"] is None and "memory was not" in said and "nan" not in said
 
 
 def test_the_leak_is_the_mean_over_sequences_and_a_loss_stands_beside_that_of_the_same_seed_s_original():
