@@ -266,10 +266,8 @@ def test_r_of_a_seed_is_pearson_s_over_its_heads_and_samples(records):
     assert gtd_beside_graph_measures.correlations(still)["r"].isna().all()
     heads, said = headings(gtd_beside_graph_measures.plot(still, 6.3)), gtd_beside_graph_measures.numbers(still)
     assert heading(2, "measure", where="", title="Betweenness", paper=-0.43, n=0) in heads[2]
-    assert (
-        heads[3] == heading(2, "reach", reached=[], measures=["any"], seeds="3 seeds")
-        and said["onnela"] == said["betweenness"] == "undefined"
-    )
+    assert heads[3] == heading(2, "reach", reached=[], measures=["any"], seeds="3 seeds")
+    assert said["onnela"] == said["betweenness"] == "undefined"
 
 
 def test_a_measure_reaches_the_paper_s_r_that_is_as_far_from_zero_on_the_same_side():
@@ -282,6 +280,13 @@ def test_a_measure_reaches_the_paper_s_r_that_is_as_far_from_zero_on_the_same_si
     assert heading(2, "measure", where="below", title="Betweenness", span="−1.00", paper=-0.43, n=0) in heads[2]
     reached = ["Clustering (Barrat)", "Betweenness"]
     assert heads[3] == heading(2, "reach", reached=reached, measures=[*reached, "Onnela"], seeds="1 seed")
+
+
+@pytest.mark.parametrize(("reached", "said"), [
+    ("", "No measure reaches"), ("a", "Only a reaches"), ("ab", "Only a and b reach"), ("abc", "Every measure reaches"),
+])  # fmt: skip
+def test_the_heading_counts_the_measures_that_reach_the_paper_s_r(reached, said):
+    assert heading(2, "reach", reached=[*reached], measures=[*"abc"], seeds="").startswith(f"{said} the paper")
 
 
 def test_rounding_is_not_blown_up_to_a_difference():
