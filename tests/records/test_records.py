@@ -40,7 +40,7 @@ def test_a_record_names_the_commit_at_which_its_run_began(monkeypatch, tmp_path)
         elsewhere.setenv("SAOBP_COMMIT", "abc123")
         assert records.commit.__wrapped__() == "abc123"
     head = iter(["", "first", "", "second"])
-    monkeypatch.setattr(records.run.subprocess, "check_output", lambda *command, **given: next(head))
+    monkeypatch.setattr(records.writing.subprocess, "check_output", lambda *command, **given: next(head))
     records.commit.cache_clear()
     run = records.Run("audit", study_name="smoke", parameters={})
     next(head)  # another commit while it runs

@@ -1,7 +1,7 @@
 """What a run leaves: one JSON, its form, and how it is made, written and read."""
 
 from saobp.study.records.reading import RecordError, files, hashes, load, move_answers, read, select
-from saobp.study.records.run import IDENTITY, PRETRAINED, Run, as_text, commit, device, finite
+from saobp.study.records.writing import IDENTITY, PRETRAINED, Run, as_text, commit, device, finite
 
 __all__ = [
     "IDENTITY",
