@@ -34,6 +34,13 @@ for name in ("graph", "capture"):
     except ModuleNotFoundError as error:
         print(error)
 """
+COMMAND = """
+import sys
+from saobp.study.publication import cli
+sys.stderr = sys.stdout
+print(cli.main({words}))
+raise SystemExit
+"""
 
 
 def test_the_lock_pins_exactly_and_environment_yml_repeats_every_direct_dependency():
@@ -94,6 +101,15 @@ def test_the_snippet_needs_no_extra_and_what_needs_one_names_it(tmp_path):
     assert run(ALONE.format(modules=hidden, snippet=SNIPPET), tmp_path) == printed
     before, after = (float(value) for value in re.findall(r"sum ([\d.]+)", OUTPUT))
     assert after < 0.9 * before and sum(map(bool, map(str.strip, SNIPPET.splitlines()))) <= 11
+
+
+@pytest.mark.parametrize(("words", "lacks", "extra"), [
+    (["inspect", "minilm"], None, "measure"), (["table", "2"], "pandas", "study"),
+    (["figure", "4"], "matplotlib", "study"),
+])  # fmt: skip
+def test_a_command_that_needs_an_extra_names_it(words, lacks, extra, tmp_path):
+    code = ALONE.format(modules={lacks} if lacks else beside_the_method(), snippet=COMMAND.format(words=words))
+    assert re.fullmatch(rf"saobp: \w+ is not installed: pip install 'saobp\[{extra}\]'\n2\n", run(code, tmp_path))
 
 
 @pytest.mark.slow

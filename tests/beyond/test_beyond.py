@@ -1,5 +1,6 @@
 """The open questions: rounds of messages, what is moved, other strengths, and the multi-hop study's bookkeeping."""
 
+import json
 import math
 from itertools import product
 
@@ -81,6 +82,12 @@ def test_a_multi_hop_run_answers_every_question_with_the_plans_steps_and_is_not_
     now = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
     assert len(now) == 5 and kept.items() <= now.items(), "what had run stays, though the plan has more seeds"
     assert multihop.run(STORIES, 1, "high", 0, tmp_path)["curve"][-1]["step"] == 4, "another plan is another run"
+    done = min(tmp_path.glob("original-*.json"))
+    done.write_text(json.dumps(json.loads(done.read_text()) | {"device": "a CPU, 1 of 2 threads"}))
+    with pytest.raises(
+        ValueError, match=rf"{done.name}: no run of this version \(device: .*\): delete it and .* again"
+    ):
+        multihop.study(plan, tmp_path)
 
 
 def test_a_record_has_the_precision_that_was_chosen_for_its_runs_and_says_how_they_were_trained(tmp_path, monkeypatch):
@@ -251,8 +258,12 @@ def test_a_percentage_is_taken_apart_by_path_and_runs_that_know_some_paths_alone
 
 def test_every_seed_trains_on_stories_of_its_own(tmp_path, monkeypatch):
     chosen, drawn = load_study("smoke").multihop.changed(items=1), []
-    note = lambda network, stories, *_, seed, **__: drawn.append((stories[0]["words"], seed)) or {"failed": "no"}  # noqa: E731
-    monkeypatch.setattr(multihop.trainer, "attempt", note)
+
+    def failed(network, stories, *_, seed, **__):
+        drawn.append((stories[0]["words"], seed))
+        return {"curve": [], "failed": {"reason": "no", "message": "no"}, "device": records.device()}
+
+    monkeypatch.setattr(multihop.trainer, "attempt", failed)
     for seed in (1, 2):
         multihop.run(chosen, 1, "original", seed, tmp_path)
     assert drawn[0][0] != drawn[1][0] and [seed for _, seed in drawn] == [1, 2]

@@ -190,6 +190,15 @@ def test_a_run_whose_checkpoints_are_all_damaged_starts_again_and_clears_away_ch
             (folder / "model.safetensors").write_bytes(b"")
 
 
+def test_a_checkpoint_whose_log_has_another_form_is_refused_in_one_line(tmp_path, monkeypatch):
+    with monkeypatch.context() as former:
+        former.setattr(records, "device", lambda precision: f"a CPU, 1 of 2 threads, {precision}")
+        pretrain(network(), tmp_path, steps=6)
+    said = r"checkpoint-6: no checkpoint of this version \(device: .*\): delete .* and run again$"
+    with pytest.raises(ValueError, match=said):
+        pretrain(network(), tmp_path, steps=6)
+
+
 def test_a_batch_without_a_word_to_predict_costs_nothing():
     model = network("original")
     tokens = torch.randint(5, 50, (2, 8))

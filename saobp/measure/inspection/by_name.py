@@ -31,6 +31,8 @@ def run(
 
     Whatever can be refused is refused before anything is computed. Raises ValueError or PermissionError in one line.
     """
+    import pandas  # noqa: F401  the page's tables need it: better missed now than after the model has run
+
     from saobp.measure import inspect
     from saobp.measure.inspection import explorer, predictions
 

@@ -18,6 +18,7 @@ from saobp.study import records
 from saobp.study.beyond import questions
 from saobp.study.beyond.plan import Entry, Question, command
 from saobp.study.evaluation.heldout import measuring
+from saobp.study.records import schema
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import MultiHop, Positive, Pretraining, Seeds, identity
 from saobp.study.setup.sizes_and_strengths import Size
@@ -106,7 +107,10 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
         which = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}
         paths.write_text(done, json.dumps(which | found))
     budget = {"steps": recipe.steps, "full_rate": recipe.full_rate, "stories": recipe.batch}
-    return json.loads(done.read_text(encoding="utf-8")) | budget
+    made = json.loads(done.read_text(encoding="utf-8")) | budget
+    if flaw := schema.flaw_in(schema.EXAM_RUN, made, "the run"):
+        raise ValueError(f"{done}: no run of this version ({flaw}): delete it and {folder / name}, and run again")
+    return made
 
 
 def checks(recipe: Pretraining) -> list[int]:

@@ -36,6 +36,11 @@ def main(arguments: list[str] | None = None) -> int:
         said, code = f"{error.format_message().rstrip('.')}; `{asked} --help` lists the options", error.exit_code
     except click.ClickException as error:  # a run that failed
         said, code = error.message, error.exit_code
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.partition(".")[0] == "saobp":
+            raise
+        extra = "measure" if (sys.argv[1:] if arguments is None else arguments)[:1] == ["inspect"] else "study"
+        said, code = f"{error.name} is not installed: pip install 'saobp[{extra}]'", 2
     except (OSError, ValueError) as error:
         name, code = getattr(error, "filename", None), 2
         said = f"{name}: {error.strerror}" if name else str(error)

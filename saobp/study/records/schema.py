@@ -20,9 +20,11 @@ from saobp.study.records.training_metrics import (
     BeyondMetrics,
     BranchedMetrics,
     Device,
+    ExamRun,
     Failure,
     HopsMetrics,
     PretrainMetrics,
+    Sitting,
     exact,
 )
 from saobp.study.setup.typed_by_hand import first_flaw
@@ -113,18 +115,22 @@ FORMS = {  # of the stages that tables, figures and claims read; another's metri
     "retrofit-untrained": UntrainedMetrics, "cost": CostMetrics, "alternations": CostMetrics,
 }  # fmt: skip
 METRICS = {stage: TypeAdapter(form) for stage, form in FORMS.items()}
-_RECORD = TypeAdapter(Record)
+RECORD, EXAM_RUN, SITTING = (TypeAdapter(form) for form in (Record, ExamRun, Sitting))
 
 
 def flaw(record: Any) -> str:
     """Return the first thing that makes a value no record, with its place: empty for a record."""
-    within = ()
+    if said := flaw_in(RECORD, record, "record"):
+        return said
+    form = METRICS.get(record["stage"])
+    return flaw_in(form, record["metrics"], "metrics", "metrics") if form else ""
+
+
+def flaw_in(form: TypeAdapter, value: Any, what: str, *within: str) -> str:
+    """Return the first thing in which a value has not a form, with its place (`what` is the whole's): empty if none."""
     try:
-        _RECORD.validate_python(record)
-        within = ("metrics",)
-        if form := METRICS.get(record["stage"]):
-            form.validate_python(record["metrics"])
+        form.validate_python(value)
     except ValidationError as error:
         place, first = first_flaw(error)
-        return f"{'.'.join(filter(None, (*within, place))) or 'record'}: {first['msg']}"
+        return f"{'.'.join(filter(None, (*within, place))) or what}: {first['msg']}"
     return ""

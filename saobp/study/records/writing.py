@@ -68,7 +68,7 @@ class Run:
         }
         record = finite(record)
         if flaw := schema.flaw(record):
-            raise RecordError(f"{path}: not written, {flaw}")
+            raise RecordError(f"{path}: not written, {flaw}; if it comes from an earlier version's work, delete that")
         paths.write_text(path, as_text(record))
         return record
 

@@ -19,6 +19,7 @@ from transformers.utils import logging
 from saobp.study import records
 from saobp.study.data.masking import SeededMasking
 from saobp.study.evaluation import heldout
+from saobp.study.records import schema
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Finetuning, Pretraining
 from saobp.study.training import checkpoints, precision, watch
@@ -151,6 +152,7 @@ def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[
             shutil.rmtree(path, ignore_errors=True)
     if start:
         state = TrainerState.load_from_json(str(start / "trainer_state.json"))
+        refuse_of_another_version(start, state.log_history)
         if state.global_step >= trainer.args.max_steps:  # the Trainer would take one step more
             load_model(trainer.model, start / "model.safetensors", strict=False)
             return state.log_history
@@ -160,6 +162,15 @@ def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[
         short = f"the text has fewer sequences than a batch of {recipe.batch}; take a smaller batch or more text"
         raise watch.TrainingFailed(f"only {made} of {asked} steps were made: {short}")
     return trainer.state.log_history
+
+
+def refuse_of_another_version(checkpoint: Path, log: list[dict[str, Any]]) -> None:
+    """Raise ValueError if what trained so far is not told as a record tells it."""
+    for entry in log:
+        told = {"step": entry["step"], **entry["sitting"]} if "sitting" in entry else None
+        if told and (flaw := schema.flaw_in(schema.SITTING, told, "sitting")):
+            remedy = f"delete {checkpoint.parent} and run again"
+            raise ValueError(f"{checkpoint}: no checkpoint of this version ({flaw}): {remedy}")
 
 
 @contextlib.contextmanager
