@@ -235,7 +235,9 @@ def ends(record):
 
 def test_every_rerun_is_a_pair_of_ends_of_which_the_tracked_record_has_one():
     for study, rows in tracked.repeats().groupby("study"):
-        known = dict(end for record in tracked.study(study.removesuffix("-untrained")) for end in ends(record))
+        records = tracked.study(study.removesuffix("-untrained"))
+        known = dict(end for record in records for end in ends(record))
+        assert {*rows["record"]} <= {record["name"] for record in records}
         for row in rows.itertuples():
             assert min(abs(known[row.run] - row.first), abs(known[row.run] - row.second)) < 1e-5, row.run
 

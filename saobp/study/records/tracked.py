@@ -8,6 +8,8 @@ import pandas as pd
 from saobp.study import records
 from saobp.study.setup import paths
 
+RERUN = ("study", "record", "algorithm", "layers", "strength", "seed")
+
 
 @cache
 def study(name: str) -> list[dict[str, Any]]:
@@ -33,5 +35,9 @@ def repeated_scores() -> pd.DataFrame:
 
 @cache
 def repeats() -> pd.DataFrame:
-    """Return runs that were run twice from one seed: held-out loss (nats; of `cost` the ratio) of both."""
-    return pd.read_csv(paths.root() / "data" / "results" / "repeats.csv")
+    """Return runs that were run twice from one seed: held-out loss (nats; of `cost` the ratio) of both.
+
+    `run` names it for readers; `RERUN`, texts that are empty where they do not apply, find it in its record.
+    """
+    keys = dict.fromkeys(RERUN, str)
+    return pd.read_csv(paths.root() / "data" / "results" / "repeats.csv", dtype=keys, keep_default_na=False)

@@ -12,7 +12,7 @@ from saobp.study.paper import numbers
 from saobp.study.paper.numbers import Published
 from saobp.study.records import select
 from saobp.study.records.schema import Record
-from saobp.study.records.tracked import repeats
+from saobp.study.records.tracked import RERUN, repeats
 from saobp.study.records.tracked import study as load
 from saobp.study.setup import labels, paths
 from saobp.study.statistics import borrow, mean_interval
@@ -56,22 +56,25 @@ class Studies:
         data/results/repeats.csv has the loss at the last step alone; of several repetitions the first row counts.
         Notebook 12's runs at a strength get it as "again". A perplexity on WikiText stays that of the first run.
         """
-        table = repeats().drop_duplicates(["study", "run"])
-        losses = {(study, run): both for study, run, *both in table.iloc[:, :4].itertuples(index=False)}
+        table = repeats().drop_duplicates([*RERUN]).set_index([*RERUN])
+        losses = dict(zip(table.index, table[["first", "second"]].to_numpy().tolist()))
 
-        def other(loss: float, *name: str) -> float:
-            return max(losses[name], key=lambda one: abs(one - loss))
+        def both(study: str, record: str, algorithm: str = "", strength: float | str = "", seed: int | str = "") -> Any:
+            return losses.get((study, record, algorithm, "", str(strength), str(seed)))
+
+        def other(loss: float, pair: Sequence[float]) -> float:
+            return max(pair, key=lambda one: abs(one - loss))
 
         def second(run: Record, study: str) -> Record:
-            metrics, name = dict(run["metrics"]), run["name"]
-            if (study, name) in losses:
-                metrics["perplexity"] = exp(other(log(metrics["perplexity"]), study, name))
+            metrics, place = dict(run["metrics"]), (study, run["name"])
+            if pair := both(*place):
+                metrics["perplexity"] = exp(other(log(metrics["perplexity"]), pair))
             for branch in (branches := [dict(one) for one in metrics.get("branches", ())]):
-                if (place := (study, f"{name}, {branch['algorithm']}")) in losses:
-                    branch["held_out"] = other(branch["held_out"], *place)
+                if pair := both(*place, branch["algorithm"]):
+                    branch["held_out"] = other(branch["held_out"], pair)
             for one in (swept := [dict(one) for one in metrics.get("strengths") or ()]):
-                if both := losses.get((study, f"strength {one['strength']}, seed {one['seed']}")):
-                    one["again"] = both[1]
+                if pair := both(*place, strength=one["strength"], seed=one["seed"]):
+                    one["again"] = pair[1]
             found = {"branches": branches, "strengths": swept}
             return run | {"metrics": metrics | {key: parts for key, parts in found.items() if parts}}
 
