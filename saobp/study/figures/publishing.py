@@ -4,12 +4,13 @@ import io
 import json
 import multiprocessing
 import os
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import PIL.Image
@@ -32,6 +33,13 @@ METADATA = {  # no dates and no versions inside: equal figures are equal files
 }
 
 
+class Saved(NamedTuple):
+    """The files of a figure, and the headings of its panels."""
+
+    files: list[Path]
+    heads: list[str]
+
+
 def write(
     number: int | str,
     records: Sequence[Record],
@@ -45,17 +53,17 @@ def write(
     The same records give the same bytes. Raises ValueError for an unknown format, FigureError without the runs.
     """
     stem = Path(folder) / drawing.stem(number)
-    return _save(drawing.found(number).plot, drawing.data(number, records), stem, formats, width)
+    return _save(drawing.found(number).plot, drawing.data(number, records), stem, formats, width).files
 
 
 def write_claims(decided: Sequence[verdicts.Verdict], folder: Path, formats: Sequence[str], width: float) -> list[Path]:
     """Write the forest of the claims in each format, and the CSV that drew it."""
-    return _save(claims.plot, claims.data(decided), folder / "figure-claims", formats, width)
+    return _save(claims.plot, claims.data(decided), folder / "figure-claims", formats, width).files
 
 
 def _save(
     plot: drawing.Plot, frame: pd.DataFrame, stem: Path, formats: Sequence[str], width: float = style.PAGE
-) -> list[Path]:
+) -> Saved:
     """Draw a figure, lay it out once for all formats, to a hundred-thousandth of its size, and write it.
 
     The solver's last digits differ from run to run, and the ids in an SVG are hashes of them.
@@ -74,7 +82,9 @@ def _save(
         else:
             with paths.new_file(path) as temporary, style.paper():
                 figure.savefig(temporary, format=kind, metadata=METADATA[kind])
-    return written
+    plain = (re.sub(r"\$\\bf\{(.)\}\$", r"\1", ax.get_title("left")) for ax in figure.axes)  # a letter is bold there
+    heads = [" ".join(text.split()) for text in plain]
+    return Saved(written, [*filter(None, heads)])
 
 
 def publish(
@@ -113,7 +123,8 @@ def publish(
             draws[name] = (drawing.found(number).plot, frame)
     written = {f"table{number}": tables.write(number, records, folder, first=first) for number in tables.TABLES}
     written["claims"] = verdicts.write(decided, folder)
-    written |= _both_widths(draws, folder, formats)
+    for name, saved in _both_widths(draws, folder, formats).items():
+        written[name], entries[name]["heads"] = saved.files, saved.heads
     for name, files in written.items():
         entries[name]["files"] = {path.name: paths.digest(path) for path in files}
     named = defaultdict(dict)
@@ -144,8 +155,11 @@ def _of_claims(decided: Sequence[verdicts.Verdict]) -> dict[str, dict[str, Any]]
 
 def _both_widths(
     draws: Mapping[str, tuple[drawing.Plot, pd.DataFrame]], folder: Path, formats: Sequence[str]
-) -> dict[str, list[Path]]:
-    """Write figures as wide as a page, and as PDF as wide as a column ("figure4-column.pdf"), on every processor."""
+) -> dict[str, Saved]:
+    """Write figures as wide as a page, and as PDF as wide as a column ("figure4-column.pdf"), on every processor.
+
+    The headings are those of the page's.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as processes:
@@ -154,7 +168,8 @@ def _both_widths(
             begun[name] = [processes.submit(_save, *draw, folder / name, formats)]
             if "pdf" in formats:
                 begun[name].append(processes.submit(_save, *draw, folder / f"{name}-column", ["pdf"], style.COLUMN))
-        return {name: [path for one in files for path in one.result()] for name, files in begun.items()}
+        done = {name: [one.result() for one in both] for name, both in begun.items()}
+    return {name: Saved([path for one in both for path in one.files], both[0].heads) for name, both in done.items()}
 
 
 def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:

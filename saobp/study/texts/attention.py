@@ -8,7 +8,6 @@ import pandas as pd
 from saobp.measure import gtd_and_entropy
 from saobp.study.beyond import strengths
 from saobp.study.records import tracked
-from saobp.study.setup.studies import load_study
 from saobp.study.statistics import Estimate, estimates, geometric_interval, mean_interval
 from saobp.study.statistics.seeds import by_side, seed_gap, seed_gaps
 
@@ -17,8 +16,9 @@ FRESH = "scratch"  # the planned study, of the same models on seeds that none ha
 
 
 def longest() -> int:
-    """Return how many tokens the texts whose attention is measured have at most."""
-    return load_study(STUDY).attention.length
+    """Return how many tokens the texts whose attention was measured have at most, as the records tell it."""
+    told = [entry for run in tracked.select(STUDY, "attention") for entry in run["departures"]]
+    return max(entry["ours"] for entry in told if entry["matter"] == "tokens per sample at most")
 
 
 def sides(measure: str, study: str = STUDY) -> pd.DataFrame:

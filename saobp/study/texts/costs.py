@@ -45,6 +45,18 @@ def timed(phase: str = "train", threads: int = MOST_THREADS, to: str = "ratio") 
     return found.set_index("sequences").loc[BATCH, threads]
 
 
+def reruns() -> tuple[int, int]:
+    """Count the settings of the planned study that were timed again, and those whose second ratio lies outside."""
+    again, outside = tracked.repeats().query("study == @PLANNED"), 0
+    runs = {run["name"]: run for run in tracked.study(PLANNED)}
+    for row in again.itertuples():
+        metrics, phase = runs[row.record]["metrics"], runs[row.record]["parameters"]["phase"]
+        found = metrics["ways"][row.algorithm][phase]["ratio"]
+        first = median_interval(found["low"], found["median"], found["high"], metrics["repeats"])
+        outside += not first.low <= row.second <= first.high
+    return len(again), outside
+
+
 def printed() -> list[float]:
     """Return High's time per training step over Original's that the paper prints, by size."""
     steps = comparisons.times(numbers.load())["train"]["step_per_s (ms)"].unstack("algorithm", sort=False)
