@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 
 from saobp.equations.refine import refine
 from saobp.study.evaluation.zeroshot import token_log_likelihoods
+from saobp.study.statistics.intervals import NORMAL
 
 ROUNDING = 1e-9  # nats; in double precision an unchanged log-probability comes back to about 1e-15
 
@@ -124,4 +125,4 @@ def trained_losses(
 def sequence_interval(losses: Float[Tensor, "sequences length"]) -> tuple[float, float]:
     """Return the mean loss and half the width of its 95 % interval; sequences are independent, tokens not."""
     means = losses.mean(1)
-    return means.mean().item(), 1.96 * means.std().item() / math.sqrt(len(means))
+    return means.mean().item(), NORMAL * means.std().item() / math.sqrt(len(means))
