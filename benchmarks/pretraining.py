@@ -18,6 +18,7 @@ from transformers import BertForMaskedLM, DataCollatorForLanguageModeling, Print
 from saobp.study.cost.timing import THREADS, circumstances
 from saobp.study.data import sources
 from saobp.study.data.masking import SeededMasking
+from saobp.study.paper.arithmetic import VOCABULARY
 from saobp.study.records import device
 from saobp.study.setup.paths import write_text
 from saobp.study.setup.studies import Pretraining, load_study
@@ -25,7 +26,7 @@ from saobp.study.training import architectures, pretraining
 from saobp.study.training import trainer as training
 from saobp.study.training.watch import Progress, StopAtNaN
 
-VOCABULARY, STEPS, SKIPPED, TURNS = 30522, 8, 2, 7
+STEPS, SKIPPED, TURNS = 8, 2, 7
 RECIPE = Pretraining(
     length=128, batch=32, steps=STEPS, learning_rate=1e-4, warmup=0, save_every=10_000, precision="fp32"
 )
