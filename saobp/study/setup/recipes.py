@@ -197,7 +197,7 @@ class MultiHop(Strict):
     entities: Annotated[int, Ge(6), Le(40)] = 12  # of each kind
     hidden: Positive = 64
     heads: Positive = 4
-    strength: Annotated[float, Ge(0)] = 0.2  # BERT-Mini's
+    strength: Annotated[float, Ge(0)] = SIZES["mini"].strength
     items: Positive = 300  # stories of the exam
     exam: str = "exam"  # which stories: another name draws others
     more_seeds: dict[Algorithm, Seeds] = {}  # of some algorithms, after the seeds of all
