@@ -60,11 +60,12 @@ def _framed(section: str, values: Values, **counts: int) -> pd.DataFrame:
 
 def _of_table1(paper: Published, table1: pd.DataFrame) -> Values:
     accuracy, gtd, said = table1["Acc_RACE_Middle"], table1["GTD"], int(paper.claim("C23"))
-    fits = {n: sum(bool(arithmetic.grim(value, n)) for value in accuracy) for n in (said, 1436)}
+    items = arithmetic.ITEMS["RACE_Middle"]
+    fits = {n: sum(bool(arithmetic.grim(value, n)) for value in accuracy) for n in (said, items)}
     high, low = (gtd.xs(name, level="algorithm") for name in ("High", "Low"))
     return {
         "counts": (len(accuracy), fits[said]),
-        "all_counts": fits[1436],
+        "all_counts": fits[items],
         "betweenness": (comparisons.over_original(table1)["BC"] < 0).sum(),
         "same_gtd": (high == low).sum(),
         "good": gtd.between(paper.claim("C30"), paper.claim("C31")).sum(),
