@@ -12,6 +12,7 @@ from saobp.study.setup.sizes_and_strengths import SIZES, Size, strength_used
 from saobp.study.setup.studies import Study
 
 PAPER_SEED = 42
+GPT2_VOCABULARY = 50257
 PAPER_TEXTS = "WikiText, BookCorpus, OpenWebText"
 PAPER_CORPUS = {"wikitext-103", "bookcorpus/bookcorpus", "Skylion007/openwebtext"}  # Sec. 6, as the hub has them
 INFERRED = LENGTH, "inferred from Table 9: tokens per second times seconds per step"  # tokens per sequence
@@ -39,8 +40,8 @@ def departures(
 def decoder(study: Study, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
     """Name what a decoder's run does otherwise than the paper, which gives no size and no schedule for decoders."""
     plan, recipe = study.decoder, study.decoder_recipe(model)
-    words = 50257 if plan.tokenizer == "gpt2" else f"{plan.tokenizer}, at most {plan.vocabulary} tokens"
-    own = [("model", _shape(SIZES[model])), ("vocabulary", words, 50257, "GPT-2")]
+    words = GPT2_VOCABULARY if plan.tokenizer == "gpt2" else f"{plan.tokenizer}, at most {plan.vocabulary} tokens"
+    own = [("model", _shape(SIZES[model])), ("vocabulary", words, GPT2_VOCABULARY, "GPT-2")]
     timing = [(name, getattr(recipe, field)) for field, name in SCHEDULE.items() if field != "masking"]
     return _unlike([*_text(study, text, recipe), *own, *_method(study, model, algorithm), _seed([seed]), *timing])
 
