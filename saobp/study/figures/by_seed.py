@@ -17,14 +17,14 @@ from saobp.study.records import select
 from saobp.study.records.schema import Record
 from saobp.study.setup import labels
 from saobp.study.setup.tasks_and_metrics import TASKS
-from saobp.study.statistics import Estimate, estimates, mean_interval, trajectories
+from saobp.study.statistics import Estimate, estimates, mean_interval, seeds, trajectories
 from saobp.study.tables.cells import decimal
 from saobp.study.texts import planned
 
 LAYERS = 4  # of the questions of three hops
 CURVES = ("original", "uniform", "high")
 COLUMNS = ["model", "task", "seed", "algorithm", "value"]
-SIDES = ("original", "high")
+SIDES = tuple(reversed(seeds.SIDES))  # Original first, as drawn
 
 
 def sides(records: Sequence[Record], measure: str) -> pd.DataFrame:
