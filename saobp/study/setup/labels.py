@@ -20,7 +20,7 @@ ALGORITHMS = {  # in the order of every legend; their colours: figures/style.py
     "shuffled": "Shuffled",
 }
 PAPER_ALGORITHMS = ("original", "high", "low", "elemmul")  # the rows of Tables 1, 2, 8 and 9, in their order
-PUBLISHED_ALGORITHMS = {name: ALGORITHMS[name] for name in PAPER_ALGORITHMS}  # in its own words
+PUBLISHED_ALGORITHMS = {name: ALGORITHMS[name] for name in PAPER_ALGORITHMS}  # as the tables print them
 
 ATTENTION_MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")  # compared everywhere
 
