@@ -37,7 +37,7 @@ BESIDE = {1: 0, 2: 5, 3: 2, 7: 1, 8: 5}  # how many rows without a run a table h
 REGULARIZERS = {"original": "", "high": "BP-High", "entropy_reg": "Entropy-Reg", "eigen_reg": "Eigen-Reg"}
 TOP = {"gtd": 1.0, "clustering_barrat": 1.0}  # what a measure cannot exceed; none falls below 0
 NO_GUESS = {PERPLEXITY: "a guess has no perplexity", AVERAGE: "not every GLUE task has a run"}
-TASK_KEYS = {  # tasks and their columns in Table 6
+TASK_KEYS = {  # columns of Table 6, by the tasks of `trajectories.FOLLOWED`
     "wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc", "race": "RACE_middle_Acc",
 }  # fmt: skip
 KINDS = {"gtd": "Single GTD", "cross_gtd": "Cross GTD"}
@@ -212,8 +212,8 @@ def correlations(number: int, records: Sequence[Record], published: Published) -
     for model in estimates.models(records) or ["mini"]:
         trained = [run["parameters"]["algorithm"] for run in select(records, "pretrain", model=model)]
         ways = ("checkpoints", "runs") if len(trained) > len(set(trained)) else ("checkpoints",)  # of several seeds
-        for (measure, title), way, (task, key) in product(KINDS.items(), ways, TASK_KEYS.items()):
-            printed = published.printed(number, gtd_kind=title, task=key) if way == "checkpoints" else ""
+        for (measure, title), way, task in product(KINDS.items(), ways, trajectories.FOLLOWED):
+            printed = published.printed(number, gtd_kind=title, task=TASK_KEYS[task]) if way == "checkpoints" else ""
             points = getattr(trajectories, way)(records, model, task)
             ours = getattr(trajectories, f"over_{way}")(points, measure)
             if ours and ours.seeds < trajectories.FEW:
