@@ -125,7 +125,9 @@ def average_cell(records: Sequence[Record], printed: str, model: str, algorithm:
     lost = ", ".join(f"{count} of {title}" for title, count in counts.items() if count)
     failed = f"failed runs: {lost}" if lost else ""
     done = [GLUE[task] for task, runs in by_task.items() if runs]
-    some = f"{len(done)} of 9 GLUE tasks run ({', '.join(done)})" if len(done) < 9 else "no seed has all nine tasks"
+    some = f"{len(done)} of {len(GLUE)} GLUE tasks run ({', '.join(done)})"
+    if len(done) == len(GLUE):
+        some = f"no seed has all {len(GLUE)} tasks"
     average = estimates.score_estimate(*by_task.values())
     gap = None if algorithm == "original" else estimates.average_difference(by_task, plain)
     why = "" if average else some if done else _missing(records, model, algorithm)
