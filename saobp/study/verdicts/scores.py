@@ -11,11 +11,12 @@ from saobp.study.setup import labels
 from saobp.study.setup.tasks_and_metrics import GLUE, PRINTED, TASKS
 from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance, task_scores
 from saobp.study.statistics.seeds import SIDES
+from saobp.study.tables.scores import COLUMNS
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured
 from saobp.study.verdicts.studies import Studies
 
 BENCHMARKS = {"glue": ("GLUE", GLUE)} | {task: (TASKS[task].title, (task,)) for task in ("hellaswag", "race", "squad")}
-ZERO_SHOT = {"race": "RACE_middle_Acc", "boolq": "BoolQ_Acc"}
+ZERO_SHOT = {task: column for column, task in COLUMNS[7].items() if task in TASKS}  # without the perplexity
 PAIRED = "seeds and items, paired"
 LENT = "one seed; items, and the spread over seeds of this study's other tasks"
 UNKNOWN = "one seed and no other: no interval"
