@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from saobp.measure import graph, gtd_and_entropy
+from saobp.study.cost.timing import ROUNDS
 from saobp.study.records import commit, device
 from saobp.study.setup.paths import write_text
 
 SAMPLES, MAPS, TOKENS, BATCH = 1024, 16, 128, 256
 GRAPHS, NETWORKX_GRAPHS = SAMPLES * MAPS, 64
-ROUNDS = 31
 
 
 def attention(count: int, seed: int = 0) -> Tensor:

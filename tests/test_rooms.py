@@ -18,6 +18,7 @@ def name_of(path):
 
 
 FILES = {name_of(path): path for path in sorted((ROOT / "saobp").rglob("*.py"))}
+SCRIPTS = {name_of(path): path for top in ("benchmarks", "tools") for path in sorted((ROOT / top).glob("*.py"))}
 
 
 def imported(module):
@@ -63,10 +64,11 @@ def constants(path):
 
 def test_one_constant_has_one_home():
     homes = {}
-    for module, path in FILES.items():
+    for module, path in (FILES | SCRIPTS).items():
         for constant in constants(path):
             homes.setdefault(constant, []).append(module)
     assert homes["LEVEL", "0.05"] == ["saobp.study.statistics.intervals"]
+    assert {"benchmarks.pretraining", "tools.lock"} <= SCRIPTS.keys()
     assert {constant: places for constant, places in homes.items() if len(places) > 1} == {}
 
 
