@@ -95,5 +95,5 @@ def _quantity(measured: dict[str, Any], name: str, run: Record | None) -> Estima
     if name == "million_tokens_per_second" and samples:
         value = {end: rate * run["parameters"]["length"] / 1e6 for end, rate in samples.items()}
     if isinstance(value, dict):
-        return Estimate(value["median"], value["low"], value["high"], int(run["metrics"].get("repeats") or 1))
+        return Estimate(value["median"], value["low"], value["high"], run["metrics"]["repeats"])
     return None if value is None else Estimate(float(value), nan, nan, None)  # counted, and not repeated

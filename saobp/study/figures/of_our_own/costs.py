@@ -43,7 +43,7 @@ def times(ways: dict[str, dict[str, Any]], width: float = style.PAGE) -> Figure:
 def length_data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """What the first record `measured`, with its number of rounds and its device."""
     metrics, device = (records[0][part] for part in ("metrics", "device"))
-    about = {"rounds": metrics.get("repeats"), "device": device["name"], "threads": device["threads"]}
+    about = {"rounds": metrics["repeats"], "device": device["name"], "threads": device["threads"]}
     return measured(metrics["lengths"]).assign(**about)
 
 
