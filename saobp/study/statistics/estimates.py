@@ -122,7 +122,7 @@ def seed_differences(ours: list[Score], theirs: list[Score]) -> dict[tuple[Any, 
 
 def matrix(record: Record, kind: str = "refined") -> dict[str, Any]:
     """The attention measures of a record: of the refined matrix or, as of plain attention, the raw, its only one."""
-    matrices = record["metrics"].get("matrices") or {}
+    matrices = record["metrics"]["matrices"]
     return matrices.get(kind) or matrices.get("raw") or {}
 
 

@@ -101,7 +101,7 @@ def step(studies: Studies, number: str, *, ratio: bool = False) -> Iterator[Meas
     """The same heads after the step and before it, in High's models: each task is a part; `ratio`: on the log scale."""
 
     def change(run: Record, task: str) -> float | None:
-        own, found = run["parameters"], (run["metrics"].get("changes") or {}).get(number) or {}
+        own, found = run["parameters"], run["metrics"]["changes"].get(number, {})
         if (own["algorithm"], own["task"]) != ("high", task) or found.get("change") is None:
             return None
         return float(np.log(found["refined"] / found["softmax"])) if ratio else found["change"]

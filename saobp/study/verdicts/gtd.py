@@ -35,7 +35,7 @@ def correlation(studies: Studies, number: str, printed: str, sampled: str = "") 
         return fisher(*(np.ravel(estimates.matrix(run).get(name) or []) for name in ("gtd", number)))
 
     def of_samples(run: Record) -> float | None:
-        graph = run["metrics"].get("graph") or {}
+        graph = run["metrics"]["graph"]
         return fisher(graph.get("gtd") or [], graph.get(sampled) or [])
 
     def over_heads(runs: Sequence[Record]) -> float:
@@ -78,7 +78,7 @@ def dense(studies: Studies) -> Iterator[Measurement]:
     """
 
     def spreads(run: Record) -> list[float] | None:
-        graph = run["metrics"].get("graph") or {}
+        graph = run["metrics"]["graph"]
         if not _on_race(run) or not graph.get("clustering"):
             return None
         clustering, between = (np.array(graph[key], dtype=float) for key in ("clustering", "betweenness"))
@@ -93,7 +93,7 @@ def dense(studies: Studies) -> Iterator[Measurement]:
 def undefined(studies: Studies) -> Iterator[Measurement]:
     """Share of a model's heads with an undefined clustering on any sample; a run's heads are no draws of their own."""
     for study, model, every in studies.cells("attention"):
-        runs = [run for run in every if _on_race(run) and run["metrics"].get("nan")]
+        runs = [run for run in every if _on_race(run) and run["metrics"]["nan"]]
         heads = [np.size(estimates.matrix(run)["gtd"]) for run in runs]
         undefined = [(run["metrics"]["nan"].get("refined") or {}).get("clustering_barrat", 0) for run in runs]
         if runs and all(heads):
