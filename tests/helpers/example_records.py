@@ -83,8 +83,9 @@ def attention(model="mini", algorithm="original", seed=42, task="race"):
         "betweenness": [*(8 - 5 * gtd + random.normal(0, 0.5, 80)).tolist()[:-1], None],
     }
     refined = matrices(algorithm, seed)
-    measured = {name: refined[name] for name in ("gtd", "indirect_entropy")}
+    measured = {name: refined[name] for name in ("gtd", "indirect_entropy", "entropy", "sparsity")}
     measured |= {"clustering_barrat": graph["clustering"], "betweenness": graph["betweenness"][:-1]}
+    measured["column_mass_maximum"] = [2.0]
     metrics = {
         "task": task, "samples": 64, "layers": LAYERS, "heads": HEADS, "graph": graph,
         "tokens": 4096, "beta": 0.9, "hops": 4, "graph_nodes": 40, "graph_threshold": 1e-4, "spectrum": False,

@@ -93,9 +93,9 @@ class Means(TypedDict):
     indirect_entropy: Mean
     clustering_barrat: Mean
     betweenness: Mean
-    entropy: NotRequired[Mean]
-    sparsity: NotRequired[Mean]
-    column_mass_maximum: NotRequired[Mean]
+    entropy: Mean
+    sparsity: Mean
+    column_mass_maximum: Mean
 
 
 @exact
