@@ -174,4 +174,4 @@ def test_a_few_rows_of_one_class_give_that_class_and_spans_have_no_floor_and_say
     rows = task("sst2", lambda n, _: {"sentence": f"w{n}", "label": int(n >= 5)}, 10)
     assert floor(rows)["scores"]["accuracy"] == 0  # fitted on zeros alone, reported on ones
     spans = task("squad", lambda n, _: {"question": "Who?", "context": "Ann.", "answers": {"text": ["Ann"]}}, 4)
-    assert [*floor(spans)] == ["reason"]
+    assert "no span" in floor(spans)["reason"]

@@ -23,10 +23,10 @@ def test_a_table_or_figure_without_a_study_is_of_the_results_that_are_shown_or_o
     monkeypatch.setattr(results, "shown_study", lambda: "stories")
     for words, made, study in (
         ("table 4", "table4.tex", "stories"), ("figure hops --format csv", "figure-hops.csv", "stories"),
-        ("table claims --format md", "claims.md", "tracked"),
+        ("table claims --format md", "claims.md", "all that are tracked"),
     ):  # fmt: skip
         assert cli.main(words.split()) == 0 and (tmp_path / made).is_file()
-        assert study in capsys.readouterr().err
+        assert f"from the records of {study}\n" in capsys.readouterr().err
     assert "stories" in (tmp_path / "table4.tex").read_text(encoding="utf-8")
     assert re.search(r"\| Claim +\| Measured \(margin\) +\| Outcome +\|", (tmp_path / "claims.md").read_text())
 

@@ -147,7 +147,7 @@ def test_a_smoke_run_shows_results_of_the_tracked_studies_alone_and_counts_its_a
     claims = next(part for part in read(paths.figures(), "claims.md").split("\n\n") if part.startswith("|"))
     assert text.count('<td data-head="Outcome: ">') == claims.strip().count("\n") - 1 > 9
     assert 'href="tracked/table2.tex"' in text and 'href="figures/table2.tex"' not in text
-    assert text.count("<li>sequences per batch: 8") == 1, "each departure once"
+    assert text.count("<li>sequences per batch: 8; the paper gives none</li>") == 1, "each departure once"
 
 
 def test_another_study_shows_what_it_made_itself_and_without_minilm_the_page_says_how_to_get_it(
