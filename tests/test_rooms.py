@@ -5,6 +5,7 @@ import contextlib
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
@@ -21,17 +22,33 @@ FILES = {name_of(path): path for path in sorted((ROOT / "saobp").rglob("*.py"))}
 SCRIPTS = {name_of(path): path for top in ("benchmarks", "tools") for path in sorted((ROOT / top).glob("*.py"))}
 
 
-def imported(module):
-    """The modules of the package that a module imports, anywhere in it: in a function too."""
-    for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
+def package_of(module):
+    """The package against which a module's relative imports are read; a package is its own."""
+    return module if FILES[module].name == "__init__.py" else module.rpartition(".")[0]
+
+
+def imported(source, package):
+    """The modules of ours that a source in a package imports, anywhere in it: in a function too, and relative ones."""
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in FILES)
-        elif isinstance(node, ast.ImportFrom) and node.module in FILES:
-            full = (f"{node.module}.{alias.name}" for alias in node.names)
-            yield from (name if name in FILES else node.module for name in full)
+        elif isinstance(node, ast.ImportFrom):
+            origin = resolve_name("." * node.level + (node.module or ""), package)
+            if origin in FILES:
+                full = (f"{origin}.{alias.name}" for alias in node.names)
+                yield from (name if name in FILES else origin for name in full)
 
 
-GRAPH = {name: {*imported(name)} - {name} for name in FILES}
+GRAPH = {name: {*imported(path.read_text(encoding="utf-8"), package_of(name))} - {name} for name, path in FILES.items()}
+
+
+@pytest.mark.parametrize("source", [
+    "import saobp.study.figures.style", "from saobp.study.figures import style", "from . import style",
+    "from .style import PAGE", "from ..figures import style", "def page():\n    from ..figures.style import PAGE",
+])  # fmt: skip
+def test_an_import_is_seen_however_it_is_written(source):
+    assert package_of("saobp.study.figures") == package_of("saobp.study.figures.maps") == "saobp.study.figures"
+    assert [*imported(source, "saobp.study.figures")] == ["saobp.study.figures.style"]
 
 
 def room(module):
