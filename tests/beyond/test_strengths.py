@@ -11,7 +11,7 @@ from small_models import RECIPE, RandomText, word_tokenizer
 
 from saobp.study import records
 from saobp.study.beyond import strength_training, strengths
-from saobp.study.figures.of_our_own import strengths as figure
+from saobp.study.figures.beyond_the_paper import strengths as figure
 from saobp.study.setup.recipes import Beyond, Larger
 from saobp.study.statistics import holm
 from saobp.study.training import trainer

@@ -12,7 +12,7 @@ from saobp.fused.tiled import native
 from saobp.study import records
 from saobp.study.beyond import plan
 from saobp.study.cost import alternations, cost_tables, length, timing, whole_model
-from saobp.study.figures.of_our_own import costs
+from saobp.study.figures.beyond_the_paper import costs
 from saobp.study.paper import arithmetic, comparisons, numbers
 from saobp.study.setup import paths
 from saobp.study.training import architectures

@@ -19,7 +19,7 @@ import saobp
 from saobp.study import figures, tables
 from saobp.study import records as records_of
 from saobp.study.figures import by_seed, drawing, grids, gtd_beside_graph_measures, maps, publishing, style
-from saobp.study.figures.of_our_own import claims, costs, decoders, gains, hops, inserted, strengths
+from saobp.study.figures.beyond_the_paper import claims, costs, decoders, gains, hops, inserted, strengths
 from saobp.study.publication import results
 from saobp.study.setup import labels, paths
 from saobp.study.tables import captions
@@ -56,8 +56,8 @@ def gtd(algorithm):
 
 @pytest.fixture(scope="module")
 def records():
-    of_our_own = [examples.cost(), examples.beyond(), examples.inserted(), *DECODERS]
-    return [*examples.study(("mini", "small-quarter"), labels.PAPER_ALGORITHMS), *of_our_own]
+    own = [examples.cost(), examples.beyond(), examples.inserted(), *DECODERS]
+    return [*examples.study(("mini", "small-quarter"), labels.PAPER_ALGORITHMS), *own]
 
 
 def test_figure_4_data_are_means_over_heads_and_runs_and_in_the_last_column_the_final_layer_by_head(records):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from saobp.study.figures.of_our_own import gains as pictures
+from saobp.study.figures.beyond_the_paper import gains as pictures
 from saobp.study.paper import arithmetic, audit, comparisons, numbers
 
 

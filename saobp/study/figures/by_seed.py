@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from saobp.study.beyond import accuracy_by_hops
 from saobp.study.beyond.plan import Primary
 from saobp.study.figures import style
-from saobp.study.figures.of_our_own import hops
+from saobp.study.figures.beyond_the_paper import hops
 from saobp.study.records import select
 from saobp.study.records.schema import Record
 from saobp.study.setup import labels

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from saobp.study.figures import by_seed, correlations, grids, gtd_beside_graph_measures, maps, style
-from saobp.study.figures.of_our_own import costs, decoders, gains, hops, inserted, strengths
+from saobp.study.figures.beyond_the_paper import costs, decoders, gains, hops, inserted, strengths
 from saobp.study.records.schema import Record
 from saobp.study.setup import labels
 from saobp.study.setup.tasks_and_metrics import GRAPHS_OF

@@ -17,7 +17,7 @@ import PIL.Image
 
 from saobp.study import tables, verdicts
 from saobp.study.figures import drawing, style
-from saobp.study.figures.of_our_own import claims
+from saobp.study.figures.beyond_the_paper import claims
 from saobp.study.paper import numbers
 from saobp.study.records.schema import Record
 from saobp.study.setup import paths
