@@ -187,7 +187,7 @@ def origin(number: int | str, records: Sequence[Record], others: Sequence[Record
 
 
 def shown(number: int | str, folder: str | Path) -> Any:
-    """Display a published figure in a notebook and return its caption, or the reason why there is none."""
+    """Display a tracked figure in a notebook and return its caption, or the reason why there is none."""
     from IPython.display import Image, Markdown, display
 
     manifest, name = json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8")), drawing.stem(number)

@@ -1,4 +1,4 @@
-"""From a study's records to tracked results, published figures and texts; and single files for a next paper."""
+"""From a study's records to tracked results, figures and texts; and single files for a next paper."""
 
 from pathlib import Path
 from typing import Any
