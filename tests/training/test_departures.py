@@ -7,7 +7,7 @@ import pytest
 from saobp.study.records import tracked
 from saobp.study.setup.sizes_and_strengths import WITHOUT_STRENGTH
 from saobp.study.setup.studies import StudyError, load_study
-from saobp.study.texts.runs import STUDIES
+from saobp.study.texts.studies import TRACKED
 from saobp.study.training import departures
 
 WHOLE = SimpleNamespace(splits=[{"dataset": "Salesforce/wikitext", "complete": True}])
@@ -89,7 +89,7 @@ AGAIN = ("attention", "alternations", "pretrain", "decoder", "finetune", "cost",
 BY_HAND = {"encoder", "precision of attention at strength 0"}  # told of some runs of `narrow`
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", TRACKED)
 def test_tracked_records_say_what_the_code_says_and_no_training_departs_in_nothing(study):
     for record in tracked.study(study):
         found = record["departures"]

@@ -6,10 +6,10 @@ from typing import Any
 from saobp.study import figures, records, tables, verdicts
 from saobp.study.setup import paths
 from saobp.study.setup.studies import EXERCISE, SAY_MOST, load_study
-from saobp.study.texts.exam import FIRST, FRESH
+from saobp.study.texts.studies import EXAM, FRESH_EXAM, PUBLIC_ENCODER
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
-OTHERS = (FIRST, FRESH, "retrofit")  # studies with figures of their own, the last of a public encoder
+OTHERS = (EXAM, FRESH_EXAM, PUBLIC_ENCODER)  # studies with figures of their own
 PAPER_STUDY = "paper"  # at the paper's own sizes: its rows come first in every table
 SEVERAL = 3  # seeds of a pair: a study that has them goes before one that has fewer
 
@@ -46,7 +46,7 @@ def publish(study_name: str) -> None:
             paths.write_text(target / path.name, records.as_text(record))
     print(f"{len(found)} records in {tracked}, in place of those that were there: `git status` names what is gone")
     rebuild()
-    if name == FIRST:
+    if name == EXAM:
         print("notebook 12 shows these records: run `make reproduce` and `make notebooks`, or `make test` goes red")
 
 

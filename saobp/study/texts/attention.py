@@ -10,30 +10,28 @@ from saobp.study.beyond import strengths
 from saobp.study.records import tracked
 from saobp.study.statistics import Estimate, estimates, geometric_interval, mean_interval
 from saobp.study.statistics.seeds import by_side, seed_gap, seed_gaps
-
-STUDY = "narrow"
-FRESH = "scratch"  # the planned study, of the same models on seeds that none had seen
+from saobp.study.texts.studies import ENCODERS, FRESH_ENCODERS
 
 
 def longest() -> int:
     """Return how many tokens the texts whose attention was measured have at most, as the records tell it."""
-    told = [entry for run in tracked.select(STUDY, "attention") for entry in run["departures"]]
+    told = [entry for run in tracked.select(ENCODERS, "attention") for entry in run["departures"]]
     return max(entry["ours"] for entry in told if entry["matter"] == "tokens per sample at most")
 
 
-def sides(measure: str, study: str = STUDY) -> pd.DataFrame:
+def sides(measure: str, study: str = ENCODERS) -> pd.DataFrame:
     """Return a measure of the matrix that is used, a row a seed and task: "high", "original", their ratio and gap."""
     found = by_side(tracked.select(study, "attention"), partial(estimates.mean_of, name=measure)).dropna()
     return found.assign(ratio=found["high"] / found["original"], gap=found["high"] - found["original"])
 
 
-def factor(measure: str, study: str = FRESH) -> Estimate:
+def factor(measure: str, study: str = FRESH_ENCODERS) -> Estimate:
     """Return High / Original over seeds, each the geometric mean over all tasks."""
     gaps = seed_gaps(tracked.select(study, "attention"), partial(estimates.mean_of, name=measure), log=True)
     return geometric_interval(np.exp([*gaps.values()]))
 
 
-def given(measure: str, study: str = STUDY) -> pd.DataFrame:
+def given(measure: str, study: str = ENCODERS) -> pd.DataFrame:
     """Return a measure before ("raw") and after ("refined") the step in High's own attention, a row a seed and task."""
     found = {}
     for run in tracked.select(study, "attention", algorithm="high"):
@@ -43,18 +41,18 @@ def given(measure: str, study: str = STUDY) -> pd.DataFrame:
     return pd.DataFrame.from_dict(found, orient="index").rename_axis(["seed", "task"])
 
 
-def difference(measure: str, layer: int | None = None, study: str = STUDY) -> Estimate:
+def difference(measure: str, layer: int | None = None, study: str = ENCODERS) -> Estimate:
     """Return High − Original over seeds, each the mean over all tasks; of all layers, or of one (from 0)."""
     layers = slice(None) if layer is None else slice(layer, layer + 1)
     return seed_gap(tracked.select(study, "attention"), partial(estimates.mean_of, name=measure, layers=layers))
 
 
-fresh = partial(difference, study=FRESH)
+fresh = partial(difference, study=FRESH_ENCODERS)
 
 
 def fresh_without(measure: str, seed: int, task: str) -> Estimate:
     """Return `fresh` where one seed's mean is over its other tasks than this one."""
-    return mean_interval(sides(measure, FRESH)["gap"].drop((seed, task)).groupby("seed").mean().tolist())
+    return mean_interval(sides(measure, FRESH_ENCODERS)["gap"].drop((seed, task)).groupby("seed").mean().tolist())
 
 
 @cache
@@ -62,7 +60,7 @@ def steps() -> pd.DataFrame:
     """Return what the step changes in High's own softmax, a row a measure, task and seed: change, low, high (95 %)."""
     rows = [
         {"measure": name, **{key: run["parameters"][key] for key in ("task", "seed")}, **change}
-        for run in tracked.select(STUDY, "attention", algorithm="high")
+        for run in tracked.select(ENCODERS, "attention", algorithm="high")
         for name, change in run["metrics"]["changes"].items()
     ]
     return pd.DataFrame(rows)[["measure", "task", "seed", "change", "low", "high"]]
@@ -76,7 +74,7 @@ def moved(measure: str, sign: int) -> int:
 
 def heads_up(measure: str) -> tuple[int, int]:
     """Count the heads of High's encoders in which the step raises a measure on RACE-Middle, and all of their heads."""
-    found = [run["metrics"]["matrices"] for run in tracked.select(STUDY, "attention", algorithm="high", task="race")]
+    found = [run["metrics"]["matrices"] for run in tracked.select(ENCODERS, "attention", algorithm="high", task="race")]
     gaps = np.concatenate([np.ravel(m["refined"][measure]) - np.ravel(m["raw"][measure]) for m in found])
     return int((gaps > 0).sum()), len(gaps)
 
@@ -90,7 +88,7 @@ def learned_up(study: str) -> tuple[int, int]:
 
 def all_seeds(measure: str) -> Estimate:
     """Return `difference` over the fresh seeds and those that were seen before them."""
-    runs = [run for study in (STUDY, FRESH) for run in tracked.select(study, "attention")]
+    runs = [run for study in (ENCODERS, FRESH_ENCODERS) for run in tracked.select(study, "attention")]
     return seed_gap(runs, partial(estimates.mean_of, name=measure))
 
 

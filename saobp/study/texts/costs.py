@@ -8,13 +8,13 @@ from saobp.study.paper import comparisons, numbers
 from saobp.study.records import tracked
 from saobp.study.setup import paths
 from saobp.study.statistics import Estimate, median_interval
-from saobp.study.texts.attention import STUDY
+from saobp.study.texts.studies import ALTERNATIONS, ENCODERS
 
 EARLIER = "laptop"  # the same model, batch and threads, timed before attention was compiled
-PLANNED, BATCH, MOST_THREADS = "cost", 32, 2  # the study of 300 alternations per setting; a training step of it
+BATCH, MOST_THREADS = 32, 2  # of a training step in the planned study
 
 
-def ratio(phase: str, study: str = STUDY) -> Estimate:
+def ratio(phase: str, study: str = ENCODERS) -> Estimate:
     """Return High's time over Original's in a study's timing run: the median of its rounds and its quartiles."""
     metrics = tracked.metrics(study, "cost")[0]
     found = metrics["ways"]["high"][phase]["ratio"]
@@ -29,7 +29,7 @@ def alternations(to: str = "ratio") -> pd.DataFrame:
     """
     by = ["phase", "sequences", "length", "passes"]
     rows = []
-    for record in tracked.select(PLANNED, "alternations"):
+    for record in tracked.select(ALTERNATIONS, "alternations"):
         setting, metrics = {"passes": "torch"} | record["parameters"], record["metrics"]
         found = metrics["ways"]["high"][setting["phase"]][to]
         estimate = median_interval(found["low"], found["median"], found["high"], metrics["repeats"])
@@ -63,7 +63,7 @@ def printed() -> list[float]:
     return (steps["High"] / steps["Original"]).tolist()
 
 
-def lengths(way: str = "high", study: str = STUDY) -> pd.DataFrame:
+def lengths(way: str = "high", study: str = ENCODERS) -> pd.DataFrame:
     """Return attention alone by length, "high" or "materialised" over the fused one: time (quartiles), peak memory."""
     found = pd.json_normalize(tracked.metrics(study, "cost")[0]["lengths"]).set_index(["way", "length"])
     own, fused = found.loc[way], found.loc["sdpa"]

@@ -12,15 +12,15 @@ from saobp.study.setup import paths
 from saobp.study.setup.studies import load_study
 from saobp.study.statistics import Estimate, mean_interval, over_samples
 from saobp.study.statistics.seeds import SIDES, metric, seed_gap
-from saobp.study.texts.attention import STUDY
+from saobp.study.texts.studies import ENCODERS, PUBLIC_ENCODER
 
 
 def run(algorithm: str) -> dict[str, Any]:
     """Return what one decoder's first run measured."""
-    return tracked.metrics(STUDY, "decoder", algorithm=algorithm)[0]
+    return tracked.metrics(ENCODERS, "decoder", algorithm=algorithm)[0]
 
 
-def difference(name: str = "high", study: str = STUDY) -> Estimate:
+def difference(name: str = "high", study: str = ENCODERS) -> Estimate:
     """Return an algorithm's log perplexity on held-out text minus Original's, in nats per token, seed by seed."""
     return seed_gap(tracked.select(study, "decoder"), metric("perplexity"), (name, "original"), log=True)
 
@@ -32,7 +32,7 @@ def answered() -> Estimate:
 
 def boolq() -> list[dict[str, Any]]:
     """Return what each decoder that reads no later row has on BoolQ: its score (percent), whether it is constant."""
-    runs = tracked.select(STUDY, "decoder") + tracked.select("decoders", "decoder")
+    runs = tracked.select(ENCODERS, "decoder") + tracked.select("decoders", "decoder")
     return [run["metrics"]["tasks"]["boolq"] for run in runs if run["parameters"]["algorithm"] in SIDES]
 
 
@@ -45,7 +45,7 @@ def public() -> pd.DataFrame:
 
 def read(strength: float, task: str = "wikipedia") -> Estimate | None:
     """Return what the step changes in it by text: nats per token of Wikipedia, or points; None where it was not run."""
-    runs = tracked.select("retrofit", "retrofit-untrained", model="smollm2", task=task)
+    runs = tracked.select(PUBLIC_ENCODER, "retrofit-untrained", model="smollm2", task=task)
     found = {run["parameters"]["strength"]: run["metrics"] for run in runs}
     if strength not in found:
         return None
@@ -71,4 +71,4 @@ def leak() -> Estimate:
 
 def even_guess() -> float:
     """Return the loss of giving every token of the vocabulary the same probability, in nats per token."""
-    return log(load_study(STUDY).decoder.vocabulary)
+    return log(load_study(ENCODERS).decoder.vocabulary)

@@ -10,17 +10,16 @@ from scipy.stats import binomtest
 from saobp.study.beyond import accuracy_by_hops
 from saobp.study.records import tracked
 from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.texts.studies import EXAM, FRESH_EXAM
 
-FIRST = "stories"  # the study whose seeds were seen before the plan
-FRESH = "hops"  # the planned runs on seeds that were not
 EARLY = accuracy_by_hops.EARLY
 
 
 @cache
-def runs(study: str = FIRST, width: int = accuracy_by_hops.WIDTH) -> list[dict[str, Any]]:
+def runs(study: str = EXAM, width: int = accuracy_by_hops.WIDTH) -> list[dict[str, Any]]:
     """Return the encoders of one study; of the planned one those of a width that its analysis reads."""
     planned = accuracy_by_hops.planned(tracked.select(study, "hops"), width)
-    read = planned if study == FRESH else tracked.select(study, "beyond")
+    read = planned if study == FRESH_EXAM else tracked.select(study, "beyond")
     return [run for record in read for run in record["metrics"]["multihop"]]
 
 
@@ -28,8 +27,8 @@ def runs(study: str = FIRST, width: int = accuracy_by_hops.WIDTH) -> list[dict[s
 def deepest(*, at_end: bool = False) -> pd.DataFrame:
     """Return High − Original at the deepest encoders by seed and width, a mean over training or `at_end`; planned."""
     found, compare = {}, accuracy_by_hops.gain if at_end else accuracy_by_hops.gain_along
-    for width in sorted({record["parameters"]["width"] for record in tracked.select(FRESH, "hops")}):
-        own = runs(FRESH, width)
+    for width in sorted({record["parameters"]["width"] for record in tracked.select(FRESH_EXAM, "hops")}):
+        own = runs(FRESH_EXAM, width)
         layers = max(run["layers"] for run in own)
         gain = compare([run for run in own if run["layers"] == layers])
         found |= {width: gain[1]} if gain else {}
@@ -54,24 +53,24 @@ def by_doubling(seeds: int | None = None, *, at_end: bool = False) -> Estimate:
 
 def right(name: str, width: int) -> float:
     """Return the percent of questions of two hops and more right at the last step, mean over seeds, at the deepest."""
-    frame = accuracy_by_hops.scores(runs(FRESH, width)).query("algorithm == @name and hops > 1")
+    frame = accuracy_by_hops.scores(runs(FRESH_EXAM, width)).query("algorithm == @name and hops > 1")
     return frame.groupby("layers")["accuracy"].mean().iloc[-1]
 
 
 @cache
-def difference(name: str = "high", against: str = "original", study: str = FIRST) -> Estimate:
+def difference(name: str = "high", against: str = "original", study: str = EXAM) -> Estimate:
     """Compare two algorithms at the last step: questions of two hops and more, points, over the seeds of both."""
     return accuracy_by_hops.gain(runs(study), name, against)[0]
 
 
 @cache
-def along(name: str = "high", against: str = "original", study: str = FIRST) -> tuple[Estimate, int]:
+def along(name: str = "high", against: str = "original", study: str = EXAM) -> tuple[Estimate, int]:
     """Compare two algorithms on the mean over training; with it in how many seeds the first is ahead."""
     found, gaps = accuracy_by_hops.gain_along(runs(study), name, against)
     return found, sum(gap > 0 for gap in gaps.values())
 
 
-def at(step: int, number: int, study: str = FIRST, layers: int | None = None) -> pd.DataFrame:
+def at(step: int, number: int, study: str = EXAM, layers: int | None = None) -> pd.DataFrame:
     """Return percent right at a step and number of hops, a row a seed that has each depth, a column an algorithm."""
     frame = accuracy_by_hops.curves(runs(study)).query("step == @step and hops == @number")
     frame = frame if layers is None else frame.query("layers == @layers")
@@ -101,7 +100,7 @@ def table() -> list[list[Any]]:
 
 def by_path(number: int = 3) -> tuple[int, int, int]:
     """Return the runs that know some paths of relations and not others, all runs, and the paths of that many hops."""
-    record = tracked.metrics(FIRST, "beyond")[0]
+    record = tracked.metrics(EXAM, "beyond")[0]
     found = accuracy_by_hops.by_path(record["multihop"], {int(n): path for n, path in record["paths"].items()})
     found = found[found["hops"] == number]
     divided = accuracy_by_hops.divided(found)

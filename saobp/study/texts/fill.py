@@ -10,11 +10,22 @@ from saobp.study.records import tracked
 from saobp.study.setup import paths
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.tables import captions
-from saobp.study.texts import attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables
+from saobp.study.texts import (
+    attention,
+    costs,
+    decoders,
+    exam,
+    planned,
+    pretraining,
+    public_encoder,
+    runs,
+    studies,
+    tables,
+)
 
 SUFFIX = ".j2"
 NUMBERS = {module.__name__.rpartition(".")[2]: module for module in (
-    attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables)}  # fmt: skip
+    attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, studies, tables)}  # fmt: skip
 
 
 def folder() -> Path:

@@ -12,41 +12,41 @@ from saobp.study.records import tracked
 from saobp.study.statistics import Estimate, geometric_interval, mean_interval, trajectories
 from saobp.study.statistics.intervals import LEVEL
 from saobp.study.statistics.seeds import branch_gaps, metric, seed_gap, seed_gaps
-from saobp.study.texts.attention import STUDY
+from saobp.study.texts.studies import ENCODERS, EXAM
 
 
 @cache
-def encoders(study: str = STUDY, of: str = "training") -> pd.DataFrame:
+def encoders(study: str = ENCODERS, of: str = "training") -> pd.DataFrame:
     """Return one row a run: algorithm, seed, start (step; NaN: never) and end (held-out loss, nats)."""
     return trajectories.starts(tracked.study(study), of)
 
 
-def start_and_end(study: str = STUDY) -> tuple[float, int]:
+def start_and_end(study: str = ENCODERS) -> tuple[float, int]:
     """Return the correlation of start and end over runs of every algorithm but ElemMul, which hardly starts; and n."""
     found = encoders(study).query("algorithm != 'elemmul'").dropna()
     return float(np.corrcoef(found["start"], found["end"])[0, 1]), len(found)
 
 
-def gap(name: str = "high", study: str = STUDY, *on: str) -> Estimate:
+def gap(name: str = "high", study: str = ENCODERS, *on: str) -> Estimate:
     """Return an algorithm's last held-out loss minus Original's, in nats, over seeds; `on` "wikitext" in its place."""
     return seed_gap(tracked.select(study, "pretrain"), metric(*on, "perplexity"), (name, "original"), log=True)
 
 
-def rerun_gap(name: str = "high", study: str = STUDY) -> Estimate:
+def rerun_gap(name: str = "high", study: str = ENCODERS) -> Estimate:
     """Return `gap` with the second loss of each run that was re-run (in `narrow` on the processor of the others)."""
     again = tracked.repeats().query("study == @study").drop_duplicates("run").set_index("run")["second"]
     read = lambda run: again.get(run["name"], log(run["metrics"]["perplexity"]))  # noqa: E731
     return seed_gap(tracked.select(study, "pretrain"), read, (name, "original"))
 
 
-def gaps(study: str = STUDY) -> dict[str, Estimate]:
+def gaps(study: str = ENCODERS) -> dict[str, Estimate]:
     """Return `gap` of every algorithm but Original."""
     return {name: gap(name, study) for name in dict.fromkeys(encoders(study)["algorithm"]) if name != "original"}
 
 
 def by_seed(name: str) -> dict[int, float]:
     """Return an algorithm's held-out loss minus Original's of each seed, in nats."""
-    return seed_gaps(tracked.select(STUDY, "pretrain"), metric("perplexity"), (name, "original"), log=True)
+    return seed_gaps(tracked.select(ENCODERS, "pretrain"), metric("perplexity"), (name, "original"), log=True)
 
 
 def branches(name: str = "high", study: str = "branched") -> Estimate:
@@ -63,7 +63,7 @@ def later_start(study: str, of: str = "training") -> Estimate:
 @cache
 def _grown() -> list[dict[str, Any]]:
     """The runs by size on stories, those of the study's own model first."""
-    return strengths.by_size(*tracked.select("stories", "beyond"))
+    return strengths.by_size(*tracked.select(EXAM, "beyond"))
 
 
 def grown() -> pd.DataFrame:
@@ -98,7 +98,7 @@ def unlike_plain(study: str) -> tuple[int, int, int]:
     return int((found["p_holm"] < LEVEL).sum()), len(found) - learned, learned
 
 
-def reruns(study: str = STUDY) -> list[float]:
+def reruns(study: str = ENCODERS) -> list[float]:
     """Return the differences between two runs of one seed in a study, in nats, the largest last."""
     own = tracked.repeats().query("study == @study")
     return sorted((own["second"] - own["first"]).abs())

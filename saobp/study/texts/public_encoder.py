@@ -12,8 +12,8 @@ from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.statistics.seeds import SIDES
+from saobp.study.texts.studies import PUBLIC_ENCODER
 
-STUDY = "retrofit"
 STRENGTH = SIZES["minilm"].strength
 PAIR = ["seed", "task"]
 
@@ -26,7 +26,7 @@ def runs() -> pd.DataFrame:
     the most frequent answer; constant: whether it gives one answer to all items.
     """
     rows = []
-    for run in tracked.select(STUDY, "retrofit"):
+    for run in tracked.select(PUBLIC_ENCODER, "retrofit"):
         given, metrics, device = run["parameters"], run["metrics"], run["device"]
         if "failed" not in metrics:
             named = {key: given[key] for key in ("arm", "task", "seed")}
@@ -42,13 +42,13 @@ def title(name: str) -> str:
     """Return what an arm of the plan is called: its algorithm, and its λ where another arm has the paper's."""
     if name in labels.ALGORITHMS:
         return labels.algorithm_title(name)
-    given = plan.studies()["retrofit"].model_extra["secondary_arms"][name]
+    given = plan.studies()[PUBLIC_ENCODER].model_extra["secondary_arms"][name]
     return f"{labels.algorithm_title(given['factor'])}, λ = {given['strength']:g}"
 
 
 def planned_tasks() -> list[str]:
     """Return the tasks that the plan's primary endpoint is a mean over."""
-    return plan.studies()["retrofit"].model_extra["tasks"]
+    return plan.studies()[PUBLIC_ENCODER].model_extra["tasks"]
 
 
 def difference(name: str = "high", against: str = "original", **which: Any) -> Estimate | None:
@@ -105,7 +105,7 @@ def by_task(*, alike: bool = False) -> dict[str, Estimate]:
 @cache
 def untrained() -> dict[str, Any]:
     """Return what the step does to the encoder as it is: similarity by arm, and attention by layer."""
-    return tracked.metrics(STUDY, "retrofit-untrained", model="minilm")[0]
+    return tracked.metrics(PUBLIC_ENCODER, "retrofit-untrained", model="minilm")[0]
 
 
 def arm(factor: str = "high", strength: float = STRENGTH) -> dict[str, Any]:

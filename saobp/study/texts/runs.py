@@ -12,9 +12,8 @@ from saobp.study.records import tracked
 from saobp.study.records.schema import Record, Value
 from saobp.study.setup import labels, paths, typed_by_hand
 from saobp.study.setup.tasks_and_metrics import HUB_ROWS
+from saobp.study.texts.studies import TRACKED
 
-PLANNED = ("hops", "retrofit", "scratch", "branched", "branched-again", "decoders", "cost")
-STUDIES = ("narrow", "laptop", "stories", *PLANNED)
 NAMED_STAGES = {  # before their departures
     "finetune": "fine-tuning", "attention": "attention", "cost": "cost", "alternations": "cost",
 }  # fmt: skip
@@ -29,7 +28,7 @@ NO_STEPS = ("finetune", "untrained", "timed")
 def table() -> pd.DataFrame:
     """Return one row a study and kind of training: study, what, runs, steps (of one run) and hours (of all)."""
     rows = []
-    for name in STUDIES:
+    for name in TRACKED:
         of = partial(tracked.metrics, name)
         kinds = {
             "pretrain": of("pretrain"),
