@@ -94,6 +94,7 @@ def test_gains_are_in_their_own_standard_errors_and_the_forest_fills_those_beyon
     assert qqp["error"] == pytest.approx(((82.79 * 17.21 + 78.31 * 21.69) / 40430) ** 0.5)
     axes = pictures.printed_forest(cells).axes
     assert [len(ax.get_yticks()) for ax in axes] == [10, 10, 10]
+    assert axes[0].get_title("left") == "BERT-Mini:\n4 of 10 exclude 0"
     marks = [line for ax in axes for line in ax.lines if line.get_marker() == "s"]
     filled = [line for line in marks if line.get_markerfacecolor() != "white"]
     assert len(marks) == len(cells) == 30 and len(filled) == (cells["z"].abs() > pictures.REACH).sum()

@@ -33,6 +33,7 @@ NAMES = (  # digits that are no result: each is part of somebody's name for some
     r"\bGPT-2\b", r"\bSST-2\b", r"\bWikiText-103\b", r"\b100 English novels\b", r"\bMiniLM-L6-v2\b", r"\bSHA-256\b",
     r"\bSmolLM2(?:-135M)?(?:-Instruct)?\b", r"\b4-bit weights\b",  # a model's name and form
     r"\b95 %", r"^\d\. ", r"\b1/L\b", r"λ = 0\b", r"\b[Aa]bove (?:×1|0)\b",  # an interval's level, a list, definitions
+    r"\bRight of 0\b", r"\bexclude 0\b",
 )  # fmt: skip
 
 

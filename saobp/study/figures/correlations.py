@@ -114,12 +114,12 @@ def failed_run(table1: pd.DataFrame, width: float = style.PAGE) -> Figure:
             look = style.LOOKS[comparisons.ALGORITHMS[algorithm]]
             ax.plot(row["GTD"], row[other], look.marker, color=look.colour, markersize=MARKER[model], alpha=0.8, mew=0)
         ax.plot(failed["GTD"], failed[other], "o", color="black", markersize=13, markerfacecolor="none", mew=0.8)
-        words = []
+        r = {}
         for dash, some in lines.items():
             slope, level = np.polyfit(some["GTD"], some[other], 1)
             ax.plot(ends, level + slope * ends, color="0.55", linestyle=dash, lw=0.9, zorder=0)
-            words.append(f"{some['GTD'].corr(some[other]):+.2f} ({dash})")
-        ax.set_title(style.minus(f"Without the ringed run $r$ goes\nfrom {words[0]} to {words[1]}"), loc="left")
+            r[dash] = some["GTD"].corr(some[other])
+        ax.set_title(style.heading(3, "failed_run", **r), loc="left")
         ax.margins(0.12)
         ax.set(xlabel="GTD", ylabel=name)
     looks = [(labels.algorithm_title(name), style.LOOKS[name]) for name in labels.PAPER_ALGORITHMS]

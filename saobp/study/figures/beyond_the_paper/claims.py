@@ -12,15 +12,11 @@ from saobp.study.verdicts.claims_and_measurements import AT_PAPER_SIZE, PRINTED
 from saobp.study.verdicts.outcomes import NOT_RUN, OUTCOMES, Verdict, of_part
 
 COLOURS = dict(zip(OUTCOMES, ("#009E73", "#D55E00", "#0072B2", "0.5", "0.75")))
-FAR = 100.0  # margins at which the axis ends
+FAR, LINEAR = 100.0, 2.0  # margins at which the axis ends, and up to which it is linear
 ROW, PART = 0.09, 0.026  # inches per claim, and per measurement of it
 MOST = 12  # measurements of a claim that have a line of their own; more stand closer
 WORDS = 0.083  # inches of a claim's words above its marks
 TICKS = (-100, -10, -2, -1, 0, 1, 2, 10, 100)
-AXIS = (
-    "Estimate in margins (linear to ±2, logarithmic beyond)\n"
-    'Right of 0: as claimed; a claim of "slight"\nor "follows from": in the grey band'
-)
 COLUMNS = ["claim", "title", "study", "scope", "measurement", "outcome", "value", "low", "high", "paper", "decides",
            "alone"]  # fmt: skip
 
@@ -52,8 +48,9 @@ def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
     figure, (ax,) = style.panels(width, 1, 1.0 + ends.iloc[-1])
     ax.axvspan(-1, 1, color="0.93", lw=0)
     ax.axvline(0, color="0.4", lw=0.6)
-    ax.set_xscale("symlog", linthresh=2.0, linscale=1.4)
-    ax.set(xlim=(-FAR, FAR), ylim=(ends.iloc[-1], 0), yticks=[], xlabel=AXIS)
+    ax.set_xscale("symlog", linthresh=LINEAR, linscale=1.4)
+    axis = style.heading("claims", "axis", linear=LINEAR)
+    ax.set(xlim=(-FAR, FAR), ylim=(ends.iloc[-1], 0), yticks=[], xlabel=axis)
     ax.set_xticks(TICKS, [style.minus(f"{tick}") for tick in TICKS])
     ax.grid(visible=False)
     for (_, parts), bottom, height in zip(shown, ends, heights):
@@ -64,8 +61,8 @@ def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
         look = {"ha": align, "va": "center", "fontsize": 5.5}
         ax.text(*where, parts["title"].iloc[0], transform=ax.get_yaxis_transform(), **look)
     _legend(figure, side)
-    said = style.heading("claims", 0, outcomes=outcomes.reindex(OUTCOMES, fill_value=0).tolist())
-    style.head(ax, "", said + " (left out)" * (not side))
+    counts = outcomes.reindex(OUTCOMES, fill_value=0).tolist()
+    style.head(ax, "", style.heading("claims", 0, outcomes=counts, left_out=not side))
     return figure
 
 

@@ -96,5 +96,6 @@ def printed_forest(gains: pd.DataFrame, width: float = style.PAGE) -> Figure:
         names = cells["task"].map(TITLES) + cells["items"].map(" ({:,})".format)
         ax.set_yticks(range(len(cells)), names)
         ax.set(ylim=(len(cells) - 0.5, -0.5), xlabel="High − Original (points)")
-        ax.set_title(f"BERT-{model}:\n{cells['beyond'].sum()} of {len(cells)} exclude 0", loc="left")
+        said = {"model": model, "beyond": cells["beyond"].sum(), "gains": len(cells)}
+        ax.set_title(style.heading("gains", "printed", **said), loc="left")
     return figure

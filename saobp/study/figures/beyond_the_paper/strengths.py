@@ -23,7 +23,6 @@ PANELS = {  # their name and unit, and the span that an axis shows at least
 SHOWN = (0.0, 0.01, 0.1, 1.0, 10.0)  # strengths that are named where there are many
 STAR = {"mew": 0.6, "mfc": "white", "ls": "none"}
 STARS = {"head": STAR | {"marker": "*", "ms": 7}, "layer": STAR | {"marker": "D", "ms": 4}}  # of λ learned by each
-MARKS = {"head": "a star is λ learned per head", "layer": "a diamond is λ learned per layer"}
 SIDES = {"raw": ("softmax", "0.5", "s"), "refined": ("refined", style.LOOKS["high"].colour, "o")}
 
 
@@ -104,12 +103,12 @@ def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: the loss at λ = 0, the lowest and highest mean at others, λ without a start of learning."""
     fixed = frame[frame["learned"] == ""]
-    taught = [said for by, said in MARKS.items() if by in set(frame["learned"])]
+    taught = [by for by in STARS if by in set(frame["learned"])] or ["given"]
     means = fixed.groupby("strength")["loss"].mean()
     others, late = means.drop(0.0, errors="ignore"), means[means > STARTED]
     return {
         "loss": others.min(), "worst": others.max(), "plain": means.get(0.0, np.nan),
         "seeds": fixed["seed"].nunique(), "strengths": len(means), "started": STARTED,
         "late": labels.joined([f"{level:g} ({loss:.2f})" for level, loss in late.items()]) or "none",
-        "learned": labels.joined(taught) or "none is learned",
+        "learned": labels.joined([style.heading("strength", by) for by in taught]),
     }  # fmt: skip
