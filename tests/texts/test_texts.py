@@ -17,7 +17,7 @@ from saobp.equations import factors
 from saobp.study import verdicts
 from saobp.study.figures import style
 from saobp.study.records import tracked
-from saobp.study.setup import paths
+from saobp.study.setup import labels, paths
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.tables import captions, cells
 from saobp.study.texts import attention, exam, fill, planned, public_encoder, tables
@@ -25,7 +25,7 @@ from saobp.study.texts import attention, exam, fill, planned, public_encoder, ta
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
 PAGES = ["README.md", "RESULTS.md", "CLAIMS.md", "SCALE.md", "data/README.md", "notebooks/README.md"]
-CODE = (r"```.*?```", r"`[^`\n]*`", r"\]\([^)]*\)", r"https?://\S+")  # fenced, inline, where links lead
+CODE = (r"```.*?```", r"`[^`\n]*`", r"<code>[^<]*</code>", r"\]\([^)]*\)", r"https?://\S+")  # and where links lead
 NAMES = (  # digits that are no result: each is part of somebody's name for something, or a convention
     r"\[\d\d-[a-z-]+\]", r"\b[Nn]otebook \d\d\b", r"\btask sst2\b",  # our notebooks
     r"\b(?:Eq\.|Tables?|Figures?|Section|Appendix|Algorithm) \d+\b(?: (?:and|to) \d+\b)?",  # the paper's items
@@ -33,7 +33,7 @@ NAMES = (  # digits that are no result: each is part of somebody's name for some
     r"\bGPT-2\b", r"\bSST-2\b", r"\bWikiText-103\b", r"\b100 English novels\b", r"\bMiniLM-L6-v2\b", r"\bSHA-256\b",
     r"\bSmolLM2(?:-135M)?(?:-Instruct)?\b", r"\b4-bit weights\b",  # a model's name and form
     r"\b95 %", r"^\d\. ", r"\b1/L\b", r"λ = 0\b", r"\b[Aa]bove (?:×1|0)\b",  # an interval's level, a list, definitions
-    r"\bRight of 0\b", r"\bexclude 0\b",
+    r"\bRight of 0\b", r"\bexclude 0\b", r"</?h[1-6]\b", r"^%\.\d[fg]$",  # a heading's tag, how a number is written
 )  # fmt: skip
 
 
@@ -78,8 +78,10 @@ def leaves(said, name):
         yield from [(f"{name} {key}", text)] if isinstance(text, str) else leaves(text, f"{name} {key}")
 
 
+REPORT = paths.root() / "saobp" / "study" / "publication" / "templates" / "report.html"
+FILLED = [*sorted(fill.folder().rglob("*.j2")), REPORT]
 TEMPLATES = dict(
-    [(path.name, path.read_text(encoding="utf-8")) for path in sorted(fill.folder().rglob("*.md.j2"))]
+    [(path.relative_to(paths.root()).as_posix(), path.read_text(encoding="utf-8")) for path in FILLED]
     + [*leaves(captions.of(), "table"), *leaves(captions.of(style.CAPTIONS), "figure")]
 )
 
@@ -108,6 +110,8 @@ def test_every_number_of_a_text_or_caption_comes_from_a_placeholder(template):
         "{% set gain = 3.3 %}{{ gain }}",
         "{{ '3.3' ~ ' points' }}",
         "{{ 3 if x else y }}",
+        "<h2>The gain is 3.3 points</h2>",
+        "{{ '%.1f points, not 3.3' | format(x) }}",
     ],
 )
 def test_a_number_typed_into_a_template_is_found_and_a_name_or_placeholder_is_not_taken_for_one(typed):
@@ -182,6 +186,7 @@ def test_numbers_are_written_with_their_interval_and_no_minus_before_a_zero():
     assert cells.effect(Estimate(3.29, 1.06, 5.51, 21), 1, "points") == "+3.3 points [1.1, 5.5]"
     assert cells.effect(Estimate(-0.01, float("nan"), float("nan"), 1), 2) == "−0.01"
     assert (captions.signed(-0.0004, 2), captions.fixed(12345.6), captions.percent(0.449)) == ("0.00", "12,346", "45 %")
+    assert [labels.spelled(count) for count in (0, 1, 9, 10, 1200)] == ["no", "one", "nine", "10", "1,200"]
     assert (cells.span([6.87, 11.7]), cells.span([1.0, 1.0])) == ("6.9 to 11.7", "1.0")
 
 

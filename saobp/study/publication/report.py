@@ -20,7 +20,7 @@ from saobp.study.publication import executed_notebooks, formulas, pages
 from saobp.study.publication.executed_notebooks import Executed
 from saobp.study.publication.results import SUMMARIES
 from saobp.study.setup import labels, paths
-from saobp.study.setup.sizes_and_strengths import strength_of
+from saobp.study.setup.sizes_and_strengths import SIZES, strength_of
 from saobp.study.setup.studies import EXERCISE
 from saobp.study.texts import runs as written
 
@@ -59,6 +59,7 @@ def write(folder: Path) -> Path:
         },
         outdated=outdated(folder),
         explorer=explorer,
+        layers=labels.spelled(SIZES["minilm"].layers),  # of the model that the explorer shows
         notebooks=_notebooks(runs, {record["name"]: record for record in found}),
         tables=_tables(tracked if exercise else made, "table*.md"),
         figures=_figures(tracked if exercise else made),

@@ -50,6 +50,7 @@ def published_algorithm(algorithm: str) -> str:
     return PUBLISHED_ALGORITHMS.get(algorithm, algorithm)
 
 
+WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 PUBLIC = {"minilm": "MiniLM", "smollm2": "SmolLM2-135M-Instruct"}
 
 
@@ -74,6 +75,11 @@ def algorithm_title(algorithm: str) -> str:
 def counted(number: int, noun: str) -> str:
     """A count with its noun, in the plural but for one: "1 epoch", "2,400 steps"."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def spelled(number: int) -> str:
+    """A count as it is written in a sentence: "six", "no" for 0, and from 10 on in digits."""
+    return WORDS[number] if 0 <= number < len(WORDS) else f"{number:,}"
 
 
 def joined(words: Sequence[str]) -> str:

@@ -34,7 +34,8 @@ def environment(loader: BaseLoader | None = None) -> Environment:
     """Return Jinja with filters that write numbers and names; a template whose number is missing is an error."""
     options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     made = Environment(loader=loader, undefined=Missing, **options)
-    written = (percent, effect, interval, measured, span, labels.joined, labels.counted, mean_interval, perplexity)
+    named = (labels.joined, labels.counted, labels.spelled)
+    written = (percent, effect, interval, measured, span, mean_interval, perplexity, *named)
     titles = {"task": lambda task: TASKS[task].title, "algorithm": labels.algorithm_title, "model": labels.model_title}
     made.filters |= {each.__name__: each for each in written} | titles
     made.filters |= {"fixed": fixed, "signed": signed, "frame": pd.DataFrame}
