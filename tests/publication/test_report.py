@@ -144,6 +144,7 @@ def test_a_smoke_run_shows_results_of_the_tracked_studies_alone_and_counts_its_a
     text = re.sub(r"\s+", " ", read(folder, "index.html"))
     held = sum("assert " in line for line in read(folder, "notebooks/01-derivation.ipynb").splitlines())
     assert f" {held} assertions" in text
+    assert ("saobp-explorer" in text) == ("a sentence encoder of six layers;" in text)
     claims = next(part for part in read(paths.figures(), "claims.md").split("\n\n") if part.startswith("|"))
     assert text.count('<td data-head="Outcome: ">') == claims.strip().count("\n") - 1 > 9
     assert 'href="tracked/table2.tex"' in text and 'href="figures/table2.tex"' not in text
