@@ -47,8 +47,8 @@ def timed(phase: str = "train", threads: int = MOST_THREADS, to: str = "ratio") 
 
 def reruns() -> tuple[int, int]:
     """Count the settings of the planned study that were timed again, and those whose second ratio lies outside."""
-    again, outside = tracked.repeats().query("study == @PLANNED"), 0
-    runs = {run["name"]: run for run in tracked.study(PLANNED)}
+    again, outside = tracked.repeats().query("study == @ALTERNATIONS"), 0
+    runs = {run["name"]: run for run in tracked.study(ALTERNATIONS)}
     for row in again.itertuples():
         metrics, phase = runs[row.record]["metrics"], runs[row.record]["parameters"]["phase"]
         found = metrics["ways"][row.algorithm][phase]["ratio"]
