@@ -27,7 +27,9 @@ def operations(paper: Published) -> pd.DataFrame:
     cells["fvcore"] = [
         whole_model.macs(model, size[0], algorithm, size[1], training=phase == "train")
         for model, algorithm, phase in zip(
-            cells["model"].map(comparisons.SIZES), cells["algorithm"].map(comparisons.ALGORITHMS), cells["phase"]
+            cells["model"].map(comparisons.OUR_SIZES),
+            cells["algorithm"].map(comparisons.OUR_ALGORITHMS),
+            cells["phase"],
         )
     ]
     cells["off"] = (cells["fvcore"] - cells["printed"]).abs().round(2)
@@ -38,7 +40,7 @@ def surplus(cells: pd.DataFrame) -> pd.DataFrame:
     """Return by size and phase what High counts above Original, beside Original's own attention products (10^9)."""
     counts = cells.pivot_table(index=["model", "phase"], columns="algorithm", values="fvcore", sort=False)
     models = counts.index.get_level_values("model")
-    products = [arithmetic.attention_products(SIZES[comparisons.SIZES[model]]) for model in models]
+    products = [arithmetic.attention_products(SIZES[comparisons.OUR_SIZES[model]]) for model in models]
     return pd.DataFrame({"High - Original": counts["High"] - counts["Original"], "2L²h × layers": products})
 
 

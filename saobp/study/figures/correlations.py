@@ -111,7 +111,7 @@ def failed_run(table1: pd.DataFrame, width: float = style.PAGE) -> Figure:
     failed, ends = rows.loc[comparisons.FAILED], rows["GTD"].agg(["min", "max"])
     for ax, (other, name) in zip(figure.subplots(1, 2), PANELS.items()):
         for (model, algorithm), row in rows.iterrows():
-            look = style.LOOKS[comparisons.ALGORITHMS[algorithm]]
+            look = style.LOOKS[comparisons.OUR_ALGORITHMS[algorithm]]
             ax.plot(row["GTD"], row[other], look.marker, color=look.colour, markersize=MARKER[model], alpha=0.8, mew=0)
         ax.plot(failed["GTD"], failed[other], "o", color="black", markersize=13, markerfacecolor="none", mew=0.8)
         r = {}

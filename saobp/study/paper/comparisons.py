@@ -14,7 +14,8 @@ from saobp.study.setup.tasks_and_metrics import GLUE
 
 MODELS = tuple(map(labels.published_model, labels.PAPER_SIZES))
 METHODS = tuple(map(labels.published_algorithm, labels.PAPER_ALGORITHMS))
-SIZES, ALGORITHMS = dict(zip(MODELS, labels.PAPER_SIZES)), dict(zip(METHODS, labels.PAPER_ALGORITHMS))  # our names
+OUR_SIZES = dict(zip(MODELS, labels.PAPER_SIZES))
+OUR_ALGORITHMS = dict(zip(METHODS, labels.PAPER_ALGORITHMS))
 BENCHMARKS = tuple(tasks_and_metrics.BENCHMARKS.values())
 FAILED = ("Medium", "Low")  # the run that gives one answer to everything
 VIEWS = {  # of Table 1's rows

@@ -9,7 +9,7 @@ class TaskSpec:
     """One benchmark: its columns on the hub, its labels and its metrics, the headline first."""
 
     name: str
-    title: str  # for readers
+    title: str  # for readers; of a GLUE task also its column in data/published
     dataset: str
     config: str
     kind: Literal["classification", "regression", "choice", "span"]

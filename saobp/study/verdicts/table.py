@@ -19,7 +19,7 @@ from saobp.study.verdicts.outcomes import CONTRADICTED, NO_EFFECT, SUPPORTED, Ve
 CSV_COLUMNS = (
     "claim", "study", "scope", "measurement", "part", "role", "estimate", "low", "high", "n", "of", "unit", "direction",
     "reference", "margin", "paper", "covers_paper", "outcome_of_measurement", "outcome", "rerun", "rerun_low",
-    "rerun_high", "rerun_outcome", "post_hoc", "seeds_to_decide", "method", "model", "key", "without",
+    "rerun_high", "rerun_outcome", "post_hoc", "seeds_to_decide", "method", "model_key", "key", "without",
 )  # fmt: skip
 HEADS = ("Claim", "Measured (margin)", "Outcome", "Ours [95 %]", "Paper", "n", "Scope")
 SHARES = (0.19, 0.23, 0.13, 0.16, 0.06, 0.08, 0.09)  # of the page, a column each
@@ -37,7 +37,7 @@ def frame(verdicts: Sequence[Verdict]) -> pd.DataFrame:
         for part in (*verdict.parts, *verdict.aside):
             row = fixed | {name: getattr(part, name) for name in CSV_COLUMNS if hasattr(part, name)}
             row |= {"measurement": part.part, "part": part.title, "role": "aside" if part.aside else "primary"}
-            row |= {"of": f"{part.of}s"}
+            row |= {"of": f"{part.of}s", "model_key": part.model}
             row |= {"outcome": None} if part.study != verdict.study else {}  # it decided nothing there
             row |= {} if part.bounded else {"low": None, "high": None}
             if part.bounded and part.paper is not None:
