@@ -34,7 +34,7 @@ def test_a_schedule_fills_its_share_of_the_time_and_keeps_the_share_of_the_warmu
     time = fitted_studies.START + fitted_studies.LOAD * seconds * (schedule.steps + checks)
     share = fitted_studies.SHARE * 60 * minutes
     assert share - fitted_studies.LOAD * seconds < time <= share
-    assert checks <= max(fitted_studies.CHECKS * (schedule.steps + checks), 22 * fitted_studies.FEW / 256 / 3) + 1
+    assert checks <= max(fitted_studies.CHECKS * (schedule.steps + checks), 22 * fitted_studies.TIMED / 256 / 3) + 1
     assert schedule.warmup == round(schedule.steps / 20) and schedule.learning_rate == RECIPE.learning_rate
     fast, sequences = fitted_studies.within(RECIPE, 0.001, 60, "mini")
     assert (fast.steps, fast.warmup, sequences) == (60000, 3000, 1024), "the steps of the study and no more"
@@ -55,7 +55,7 @@ def test_too_few_minutes_for_a_step_are_refused_with_the_fewest_that_do(seconds)
     ({"fp32": 0.5, "bf16": 0.9}, None, ("fp32", 16.0)),  # a processor, whose whole step takes long
 ])  # fmt: skip
 def test_a_quick_step_is_timed_whole_in_each_precision(few, whole, expected, monkeypatch):
-    timed = {fitted_studies.FEW: few, 256: whole}
+    timed = {fitted_studies.TIMED: few, 256: whole}
     monkeypatch.setattr(fitted_studies.precision, "timed", lambda network, batch, names: timed[len(batch["input_ids"])])
     monkeypatch.setattr(fitted_studies.precision, "has_bf16", lambda: True)
     assert fitted_studies.step_time(None, {"input_ids": torch.zeros(256, 4)}, "auto") == expected
@@ -80,7 +80,7 @@ def test_a_budget_gives_a_copy_of_the_study_whose_record_says_so(fitted):
     study = fitted("mini-quarter")
     usual, recipe = SMOKE.recipe("mini-quarter"), study.recipe("mini-quarter")
     assert 0 < recipe.steps < usual.steps and recipe.warmup == round(recipe.steps * usual.warmup / usual.steps)
-    assert study.attention.samples == max(fitted_studies.FEW, int((60 - fitted_studies.START) / 2.0))
+    assert study.attention.samples == max(fitted_studies.TIMED, int((60 - fitted_studies.START) / 2.0))
     _, text, _ = pretraining.texts(study, "mini-quarter", sources.resolve("synthetic"))
     said = {entry["matter"]: entry for entry in departures.departures(study, "mini-quarter", text, "high", 7)}
     assert said["minutes for a row"] == {"matter": "minutes for a row", "ours": 2, "paper": None}
@@ -129,9 +129,9 @@ def test_items_fill_the_time_that_the_longest_group_has():
     source, item = sources.resolve("synthetic"), 0.01
     study = SMOKE.changed(finetune=SMOKE.finetune.changed(limit_train=None))
     few, more = (fitted_studies.most_items(study, source, item, seconds) for seconds in (60, 120))
-    assert few > fitted_studies.FEW and 2 * few - 2 <= more <= 3 * few  # short tasks end, the others take their time
+    assert few > fitted_studies.TIMED and 2 * few - 2 <= more <= 3 * few  # short tasks end, the others take their time
     assert fitted_studies.most_items(study, source, item, 1e9) is None
-    assert fitted_studies.most_items(study, source, item, -5) == fitted_studies.FEW
+    assert fitted_studies.most_items(study, source, item, -5) == fitted_studies.TIMED
 
 
 def test_tasks_that_a_source_lacks_are_left_out_and_stand_ins_take_the_place_of_public_splits(monkeypatch, capsys):

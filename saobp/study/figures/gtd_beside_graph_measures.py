@@ -21,9 +21,9 @@ from saobp.study.statistics.trajectories import LEAST
 from saobp.study.tables import cells
 
 GRAPH_MEASURES = {"clustering": "Clustering (Barrat)", "onnela": "Clustering (Onnela)", "betweenness": "Betweenness"}
-PRINTED = {"clustering": "C18", "onnela": "C18", "betweenness": "C19"}  # the paper's r; of which clustering is open
+CLAIM_OF = {"clustering": "C18", "onnela": "C18", "betweenness": "C19"}  # the paper's r; of which clustering is open
 COLUMNS = ["model", "algorithm", "seed", "measure", "gtd", "value"]
-FEW = 500  # points up to which each is drawn
+DRAWN_ALONE = 500  # points up to which each is drawn
 BINNED = [*COLUMNS, "r", "n"]
 GRID = {"gridsize": (75, 40), "extent": (0, 1, 0, 1), "mincnt": 1}  # hexagons of a cloud, both axes from 0 to 1
 
@@ -79,7 +79,7 @@ def _span(r: pd.Series) -> str:
 
 def _beside_paper(r: pd.DataFrame, measure: str, n: int = 0) -> tuple[str, bool]:
     """The heading that says where r over runs (of n points) lies beside the paper's, and whether as far from 0."""
-    theirs, own = printed.load().claim(PRINTED[measure]), r[r["measure"] == measure]["r"]
+    theirs, own = printed.load().claim(CLAIM_OF[measure]), r[r["measure"] == measure]["r"]
     where = "below" if own.max() < theirs else "above" if own.min() > theirs else "around"
     where = where if own.notna().any() else ""
     numbers = {"title": GRAPH_MEASURES[measure], "span": _span(own), "paper": theirs, "n": n}
@@ -98,7 +98,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
         head, reaches = _beside_paper(r, measure, len(own))
         draws.append((head, partial(_cloud, points=own, algorithm=algorithms[0], title=title)))
         reached += [title] * reaches
-        groups[title] = (r[r["measure"] == measure], PRINTED[measure])
+        groups[title] = (r[r["measure"] == measure], CLAIM_OF[measure])
     seeds = labels.counted(r["seed"].nunique(), "seed")
     reach = style.heading(2, "reach", reached=reached, measures=[*groups], seeds=seeds)
     return style.headed(width, 2.1, [*draws, (reach, partial(_strip, groups=groups))], columns=2)
@@ -110,7 +110,7 @@ def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figur
     for measure in GRAPH_MEASURES:
         own = r[r["measure"] == measure]
         rows = {labels.algorithm_title(name): own[own["algorithm"] == name] for name in algorithms}
-        groups = {name: (found, PRINTED[measure]) for name, found in rows.items()}
+        groups = {name: (found, CLAIM_OF[measure]) for name, found in rows.items()}
         draws.append((_beside_paper(r, measure)[0], partial(_strip, groups=groups)))
     limits = {"xlim": (frame["gtd"].min() - 0.02, frame["gtd"].max() + 0.02), "ylim": (-0.03, 1.03)}
     look = {"title": GRAPH_MEASURES["clustering"], **limits}
@@ -126,7 +126,7 @@ def _cloud(ax: Axes, points: pd.DataFrame, algorithm: str, title: str, **limits:
     """Draw the points of one algorithm and measure: hexagons, darker where more are; few points singly."""
     colour = style.LOOKS[algorithm].colour
     binned = {"C": points["n"], "reduce_C_function": np.sum, **GRID} if "n" in points else {}
-    if binned or len(points) > FEW:
+    if binned or len(points) > DRAWN_ALONE:
         shades = LinearSegmentedColormap.from_list("cloud", ["#E8E8E8", colour, "black"])
         look = {"gridsize": 26, "mincnt": 1, "bins": "log", "cmap": shades, "lw": 0.1}
         ax.hexbin(points["gtd"], points["value"], **look | binned)

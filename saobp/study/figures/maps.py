@@ -22,7 +22,7 @@ from saobp.study.setup.sizes_and_strengths import SIZES
 EXAMPLE = "data/examples/minilm.json"  # the tracked numbers
 KEY = "key {}"  # the column of one key's mass, numbered from 0
 TOKENS = 26  # names of at most so many tokens fit beside a map
-SIDES = ("raw", "refined")
+BEFORE_AND_AFTER = ("raw", "refined")
 SENTENCE = "The trophy did not fit into the brown suitcase because it was too large, so she left it at home."
 DIGITS = 5  # of a tracked number
 SHOWN = 6  # tokens that lose most, and as many that gain most
@@ -46,7 +46,7 @@ def make_example(strength: float) -> dict[str, Any]:
     sides = [side[:, 0] for side in pair]  # raw, refined: layer, head, L, L
     before, after = (side.sum(-2).amax(-1).double().numpy().round(DIGITS) for side in sides)
     top = np.unravel_index(before.argmax(), before.shape)
-    shown = {name: side[top].double().numpy().round(DIGITS).tolist() for name, side in zip(SIDES, sides)}
+    shown = {name: side[top].double().numpy().round(DIGITS).tolist() for name, side in zip(BEFORE_AND_AFTER, sides)}
     heads = [
         {"layer": place[0] + 1, "head": place[1] + 1, "raw": value, "refined": after[place]}
         for place, value in np.ndenumerate(before)
@@ -63,7 +63,7 @@ def data(records: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
     found, parts = load_example(), []
     about = {"query": range(len(found["tokens"])), "token": found["tokens"]}
     about |= {name: found[name] for name in ("model", "strength")}
-    for side in SIDES:
+    for side in BEFORE_AND_AFTER:
         about |= {"matrix": side} | {name: found["map"][name] for name in ("layer", "head")}
         parts.append(pd.DataFrame(about).join(pd.DataFrame(found["map"][side]).rename(columns=KEY.format)))
     return pd.concat(parts, ignore_index=True)
@@ -71,7 +71,7 @@ def data(records: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
 
 def both(frame: pd.DataFrame) -> list[np.ndarray]:
     """The (L, L) maps before and after the step."""
-    return [frame[frame["matrix"] == side].filter(like=KEY.format("")).to_numpy() for side in SIDES]
+    return [frame[frame["matrix"] == side].filter(like=KEY.format("")).to_numpy() for side in BEFORE_AND_AFTER]
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:

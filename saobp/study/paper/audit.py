@@ -91,7 +91,7 @@ def _of_scores(table2: pd.DataFrame, table8: pd.DataFrame) -> Values:
 
 
 def _of_section7(table2: pd.DataFrame, table8: pd.DataFrame) -> Values:
-    gaps = comparisons.over_original(table2)[list(comparisons.BENCHMARKS)].loc[list(comparisons.MODELS)]
+    gaps = comparisons.over_original(table2)[list(comparisons.TABLE_2)].loc[list(comparisons.MODELS)]
     short = table8.loc[("Mini", "High")] - table8.loc[("Small", "Original")]
     both = pd.concat([table2[["SQuAD", "RACE_Middle"]], table8[["SST2", "MNLI"]]], axis=1)
     lead = both.xs("High", level="algorithm") - both.xs("ElemMul", level="algorithm")

@@ -16,7 +16,7 @@ MODELS = tuple(map(labels.published_model, labels.PAPER_SIZES))
 METHODS = tuple(map(labels.published_algorithm, labels.PAPER_ALGORITHMS))
 OUR_SIZES = dict(zip(MODELS, labels.PAPER_SIZES))
 OUR_ALGORITHMS = dict(zip(METHODS, labels.PAPER_ALGORITHMS))
-BENCHMARKS = tuple(tasks_and_metrics.BENCHMARKS.values())
+TABLE_2 = tuple(tasks_and_metrics.BENCHMARKS.values())
 FAILED = ("Medium", "Low")  # the run that gives one answer to everything
 VIEWS = {  # of Table 1's rows
     "all": "all 12 rows", "without_failed": "without Medium-Low", "without_low": "without BP-Low",
@@ -59,7 +59,7 @@ def gains(paper: Published) -> pd.DataFrame:
 
     The error is that of the items alone, as of two independent shares; a single seed has more than this.
     """
-    both = pd.concat([table(paper, 2)[list(BENCHMARKS[1:])], table(paper, 8)[list(arithmetic.LABEL_COUNTS)]], axis=1)
+    both = pd.concat([table(paper, 2)[list(TABLE_2[1:])], table(paper, 8)[list(arithmetic.LABEL_COUNTS)]], axis=1)
     high, plain = (both.xs(name, level="algorithm").stack() for name in ("High", "Original"))
     rows = pd.DataFrame({"gain": high - plain}).rename_axis(["model", "task"]).reset_index()
     items = rows["task"].map(arithmetic.ITEMS)
@@ -78,7 +78,7 @@ def views(table1: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def against_chance(table2: pd.DataFrame) -> pd.DataFrame:
     """Return the distance from chance, in standard errors, of the two benchmarks that offer four answers."""
-    errors = pd.Series({task: (25 * 75 / arithmetic.ITEMS[task]) ** 0.5 for task in BENCHMARKS[1:3]})
+    errors = pd.Series({task: (25 * 75 / arithmetic.ITEMS[task]) ** 0.5 for task in TABLE_2[1:3]})
     return (table2[list(errors.index)] - 25) / errors
 
 

@@ -28,7 +28,7 @@ from saobp.study.training import checkpoints, finetuning, precision, pretraining
 SHARE = 0.5  # of a row's time, for pretraining
 LOAD = 1.3  # a step with its optimizer, data and checkpoints, over forward and backward alone
 START = 40.0  # seconds of a notebook that are not the study's training or measuring
-FEW = 8  # sequences that are timed where a whole batch takes long
+TIMED = 8  # sequences that are timed where a whole batch takes long
 LONG = 1.0  # seconds from which on a step is not timed whole
 CHECKS = 0.15  # of the steps' time, at most, for held-out checks
 STOOD_IN = ("splits", "length_of")  # what is taken of it
@@ -108,7 +108,7 @@ def fitted(study: Study, model: str, source: sources.Source, cores: int, *, firs
     count = len(study.finetune.groups) + len(study.attention.tasks)
     left = 60 * study.minutes * (1 - SHARE) * min(1, cores / count) - START
     limit = most_items(study, source, item, left)
-    samples = min(study.attention.samples, max(FEW, int(left / sample_time(model, study.attention.length))))
+    samples = min(study.attention.samples, max(TIMED, int(left / sample_time(model, study.attention.length))))
     tuned = study.finetune.changed(precision=name, limit_train=limit, limit_evaluation=limit)
     return study.changed(pretrain=pretrain, finetune=tuned, attention=study.attention.changed(samples=samples))
 
@@ -120,10 +120,10 @@ def within(recipe: Pretraining, seconds: float, minutes: int, model: str) -> tup
     """
     whole = (SHARE * 60 * minutes - START) / (LOAD * seconds)
     checks = (recipe.evaluations + 2) / (3 * recipe.batch)  # steps' time for one sequence of each
-    sequences = min(recipe.evaluation_sequences, max(FEW, int(CHECKS * whole / checks)))
+    sequences = min(recipe.evaluation_sequences, max(TIMED, int(CHECKS * whole / checks)))
     steps = min(recipe.steps, int(whole - checks * sequences))
     if steps < 1:
-        least = ceil((START + LOAD * seconds * (1 + checks * FEW)) / (SHARE * 60))
+        least = ceil((START + LOAD * seconds * (1 + checks * TIMED)) / (SHARE * 60))
         raise StudyError(f"--minutes {minutes}: a step of {model} takes {seconds:.1f} s here; give at least {least}")
     warmup = round(steps * recipe.warmup / recipe.steps)
     return Schedule(steps=steps, learning_rate=recipe.learning_rate, warmup=warmup), sequences
@@ -135,7 +135,7 @@ def step_time(network: nn.Module, batch: Mapping[str, Tensor], wanted: str) -> t
     A step that is not long is timed whole in each precision: a few sequences do not show what an accelerator gains.
     """
     names = [wanted] if wanted != "auto" else ["fp32", "bf16"] if precision.has_bf16() else ["fp32"]
-    few = {key: values[:FEW] for key, values in batch.items()}
+    few = {key: values[:TIMED] for key, values in batch.items()}
     times = len(batch["input_ids"]) / len(few["input_ids"])
     seconds = {name: times * taken for name, taken in precision.timed(network, few, names).items()}
     if min(seconds.values()) <= LONG:
@@ -162,7 +162,7 @@ def most_items(study: Study, source: sources.Source, item: float, seconds: float
 
     largest = max(max(sizes) for _, *sizes in loaded.values())
     place = bisect_right(range(largest), seconds, key=spent) - 1
-    return None if place == largest - 1 else max(FEW, place)
+    return None if place == largest - 1 else max(TIMED, place)
 
 
 def sample_time(model: str, length: int) -> float:

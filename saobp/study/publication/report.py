@@ -24,7 +24,7 @@ from saobp.study.setup.sizes_and_strengths import SIZES, strength_of
 from saobp.study.setup.studies import EXERCISE
 from saobp.study.texts import runs as written
 
-FEW = 4  # runs that a process takes at a time, of the same notebook most often
+AT_ONCE = 4  # runs that a process takes at a time, of the same notebook most often
 TITLES = {"model": labels.model_title, "algorithm": labels.algorithm_title}
 
 
@@ -38,7 +38,7 @@ def write(folder: Path) -> Path:
         raise FileNotFoundError(f"{folder / 'records'}: no records there; {remedy}")
     runs = executed_notebooks.read((folder / "notebooks").glob("[!.]*.ipynb"))  # not what a run has begun
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("forkserver")) as processes:
-        bodies = processes.map(pages.body, runs, chunksize=FEW)  # made from now on, one per processor
+        bodies = processes.map(pages.body, runs, chunksize=AT_ONCE)  # made from now on, one per processor
         explorer = _explorer()
         pages.write(runs, bodies, folder / "pages")
     with paths.new_folder(folder / "tracked") as tracked:

@@ -15,7 +15,7 @@ from saobp.study.tables.scores import COLUMNS
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured
 from saobp.study.verdicts.studies import Studies
 
-BENCHMARKS = {"glue": ("GLUE", GLUE)} | {task: (TASKS[task].title, (task,)) for task in ("hellaswag", "race", "squad")}
+GAINS_ON = {"glue": ("GLUE", GLUE)} | {task: (TASKS[task].title, (task,)) for task in ("hellaswag", "race", "squad")}
 ZERO_SHOT = {task: column for column, task in COLUMNS[7].items() if task in TASKS}  # without the perplexity
 PAIRED = "seeds and items, paired"
 LENT = "one seed; items, and the spread over seeds of this study's other tasks"
@@ -85,7 +85,7 @@ def _each(studies: Studies, stage: str = "finetune", sides: tuple[str, str] = SI
 def gains(studies: Studies) -> Iterator[Measurement]:
     """Every column of Table 2; GLUE less tasks on which both sides are constant, then beside no number of the paper."""
     for scores in _each(studies):
-        for key, (title, tasks) in BENCHMARKS.items():
+        for key, (title, tasks) in GAINS_ON.items():
             own = [task for task in tasks if task not in scores.constant]
             whole, model = len(own) == len(tasks), labels.published_model(scores.model)
             paper = studies.printed(2, PRINTED[key], model=model) if whole else None
@@ -109,7 +109,7 @@ def _alone(studies: Studies, stage: str, table: int, metrics: dict[str, str]) ->
 def long_range(studies: Studies) -> Iterator[Measurement]:
     """The gain on QNLI and on RACE-Middle, each minus the mean gain on the other tasks of Table 2 that were run."""
     for scores in _each(studies):
-        others = [task for _, tasks in BENCHMARKS.values() for task in tasks if task in scores.gaps]
+        others = [task for _, tasks in GAINS_ON.values() for task in tasks if task in scores.gaps]
         rest = [task for task in others if task not in ("qnli", "race")]
         for task in ("qnli", "race") if rest else ():
             yield from scores.measure(TASKS[task].title, {task: 1.0} | dict.fromkeys(rest, -1 / len(rest)), key=task)

@@ -15,7 +15,7 @@ FORMS = ("high", "low", "uniform")  # that have a strength
 LEAST = -3.0  # points down to which the axis goes; what falls further is named with its value
 MEASURES = {"largest_column_share": "Largest column (share of mass)", "entropy": "Entropy (nats)", "gtd": "GTD"}
 HIGH = style.LOOKS["high"].colour
-SIDES = {  # whose matrix and which, and how its line is drawn and called
+MATRIX_LOOKS = {  # whose matrix and which, and how its line is drawn and called
     "plain": ("none", "raw", "0.5", "-", "plain softmax"),
     "softmax": ("high", "raw", HIGH, ":", "softmax with the step"),
     "refined": ("high", "refined", HIGH, "-", "after the step"),
@@ -24,7 +24,7 @@ SIDES = {  # whose matrix and which, and how its line is drawn and called
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """One row a point of the first record: similarity by strength, and with the step in one layer (0: all) alone, in
-    points from plain attention over n pairs; and `MEASURES` by layer over n texts, whose factor is a key of `SIDES`.
+    points from plain attention over n pairs; and `MEASURES` by layer over n texts, with `MATRIX_LOOKS`' keys as factor.
     """
     metrics = records[0]["metrics"]
     arms, alone = metrics["similarity"], metrics["one_layer"]
@@ -36,7 +36,7 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     layers = {row["factor"]: row["layers"] for row in arms if row["strength"] in (0, strength)}
     points += [
         (measure, side, strength, number, layer[measure][when], None, None, metrics["texts"])
-        for side, (factor, when, *_) in SIDES.items()
+        for side, (factor, when, *_) in MATRIX_LOOKS.items()
         for number, layer in enumerate(layers[factor], 1) for measure in MEASURES
     ]  # fmt: skip
     return pd.DataFrame(points, columns=["of", "factor", "strength", "layer", "value", "low", "high", "n"])
@@ -57,8 +57,8 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def sides(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """A measure's mean over heads and texts, a row a layer, a column for each of `SIDES`."""
-    return frame[frame["of"] == measure].pivot(index="layer", columns="factor", values="value")[list(SIDES)]
+    """A measure's mean over heads and texts, a row a layer, a column for each of `MATRIX_LOOKS`."""
+    return frame[frame["of"] == measure].pivot(index="layer", columns="factor", values="value")[list(MATRIX_LOOKS)]
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
@@ -98,7 +98,7 @@ def _alone(ax: Axes, frame: pd.DataFrame) -> None:
 def layer_axes(ax: Axes, frame: pd.DataFrame, measure: str = "largest_column_share", *, named: bool = True) -> Axes:
     """Draw a measure by layer, of the plain model and of both sides of the step, each line `named` or for a legend."""
     found = sides(frame, measure)
-    for side, (*_, colour, dash, name) in SIDES.items():
+    for side, (*_, colour, dash, name) in MATRIX_LOOKS.items():
         ax.plot(found.index, found[side], dash, marker=".", color=colour, label=name)
         if named:
             middle = found.index[len(found) // 2]

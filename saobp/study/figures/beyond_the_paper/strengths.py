@@ -23,7 +23,7 @@ PANELS = {  # their name and unit, and the span that an axis shows at least
 SHOWN = (0.0, 0.01, 0.1, 1.0, 10.0)  # strengths that are named where there are many
 STAR = {"mew": 0.6, "mfc": "white", "ls": "none"}
 STARS = {"head": STAR | {"marker": "*", "ms": 7}, "layer": STAR | {"marker": "D", "ms": 4}}  # of λ learned by each
-SIDES = {"raw": ("softmax", "0.5", "s"), "refined": ("refined", style.LOOKS["high"].colour, "o")}
+MATRIX_LOOKS = {"raw": ("softmax", "0.5", "s"), "refined": ("refined", style.LOOKS["high"].colour, "o")}
 
 
 def of(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -53,7 +53,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     line = "-" if frame.loc[frame["learned"] == "", "seed"].nunique() > 1 else "none"  # as `strength_axes` draws them
     handles = [
         Line2D([], [], color=colour, marker=mark, ms=3.5, lw=1, ls=line, mfc="none", label=name)
-        for name, colour, mark in SIDES.values()
+        for name, colour, mark in MATRIX_LOOKS.values()
     ]
     handles += [
         Line2D([], [], color="0.2", label=f"λ learned by each {by},\nat the mean of its {by}s", **star)
@@ -79,9 +79,9 @@ def _heading(frame: pd.DataFrame, quantity: str) -> str:
 def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
     """Draw one quantity over λ: a point a seed, a line through the means of several, a mark at learned strengths."""
     fixed = frame[frame["learned"] == ""]
-    columns = {"refined": quantity} if quantity in frame else {side: f"{side}_{quantity}" for side in SIDES}
+    columns = {"refined": quantity} if quantity in frame else {side: f"{side}_{quantity}" for side in MATRIX_LOOKS}
     for side, column in columns.items():
-        _, colour, marker = SIDES[side]
+        _, colour, marker = MATRIX_LOOKS[side]
         ax.plot(fixed["strength"], fixed[column], marker, color=colour, ms=3, mfc="none", mew=0.7, ls="none")
         if fixed["seed"].nunique() > 1:
             means = fixed.groupby("strength")[column].mean()
