@@ -136,7 +136,8 @@ def average_cell(records: Sequence[Record], printed: str, model: str, algorithm:
 
 
 def _missing(records: Sequence[Record], model: str, algorithm: str) -> str:
-    return "no run of this task" if select(records, model=model, algorithm=algorithm) else "no run"
+    """Why a score is none that no run failed to give."""
+    return captions.of()["not run"]["task" if select(records, model=model, algorithm=algorithm) else "model"]
 
 
 def _below(ours: Estimate | None, records: Sequence[Record], kind: str) -> tuple[str, ...]:
@@ -245,8 +246,5 @@ def _flags(ours: Estimate | None, printed: str) -> tuple[str, ...]:
 
 def _why(known: pd.DataFrame, measure: str, way: str) -> str:
     """Why a correlation is none."""
-    if known.empty:
-        what = "GTD" if measure == "gtd" else "cross-layer GTD"
-        return f"no {what} with a score" + " at checkpoints" * (way == "checkpoints")
-    lacking = captions.of()["lacking"][trajectories.lacking(known, measure)]
-    return "undefined, " + captions.filled(lacking, least=trajectories.LEAST)
+    lacking = "both" if known.empty else trajectories.lacking(known, measure)
+    return captions.filled(captions.of()["lacking"][lacking], least=trajectories.LEAST, measure=measure, way=way)
