@@ -1,4 +1,10 @@
-"""Attention on a GPU: Triton's kernels, and what they leave to torch, against float64."""
+"""Attention on a GPU: Triton's kernels, and what they leave to torch, against float64.
+
+With TRITON_INTERPRET=1 and Triton (3.9), its interpreter runs them without a GPU: short cases, and no bfloat16, whose
+products it takes for those of integers.
+"""
+
+import os
 
 import pytest
 import torch
@@ -7,10 +13,30 @@ from attending import attended
 import saobp
 from saobp.fused import gpu
 
-pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cpu" if INTERPRETED else "cuda"
+LONGEST = 200  # of what is interpreted, which takes seconds already
+runs = INTERPRETED or torch.cuda.is_available()
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not runs, reason="needs a GPU, or TRITON_INTERPRET=1"),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # of the interpreter's numpy, where a GPU says nothing
+]
 
 BOUNDS = {torch.float32: 2e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
 """Largest error of output and gradients, over the size of what is exact, in norm."""
+
+
+@pytest.fixture(autouse=True)
+def device(request, monkeypatch):
+    """The device of the kernels; the interpreter's, as if it were a GPU, leaves out what is long or in bfloat16."""
+    if not INTERPRETED:
+        return
+    given = getattr(getattr(request.node, "callspec", None), "params", {})
+    if given.get("length", 0) > LONGEST or given.get("dtype") is torch.bfloat16:
+        pytest.skip("not interpreted")
+    monkeypatch.setattr(gpu, "DEVICE", DEVICE)
+    monkeypatch.setattr(gpu, "processors", lambda device: 1)
 
 
 def worst(inputs: list[torch.Tensor], given: torch.Tensor, dtype: torch.dtype, **options) -> float:
@@ -18,7 +44,7 @@ def worst(inputs: list[torch.Tensor], given: torch.Tensor, dtype: torch.dtype, *
 
     Rows of padding are left out: they are plain attention, whose dropout torch draws otherwise in each type.
     """
-    *inputs, given = (x.to("cuda", dtype) for x in (*inputs, given))
+    *inputs, given = (x.to(DEVICE, dtype) for x in (*inputs, given))
     mask = options.get("mask")
     real = given.new_ones(()) if mask is None else mask[:, None, :, None].to(dtype)
     given = given * real
@@ -33,7 +59,7 @@ def padding(batch: int, length: int) -> torch.Tensor:
     """Return real tokens with gaps; the last of three sequences has one."""
     mask = (torch.rand(batch, length) < 0.7) & (torch.arange(batch) < 2)[:, None]
     mask[:, length // 2] = True
-    return mask.cuda()
+    return mask.to(DEVICE)
 
 
 @pytest.fixture(params=["kernels", "torch"])
@@ -82,9 +108,9 @@ def test_what_the_kernels_leave_out_agrees_too(options, length):
 @pytest.mark.parametrize("length", [128, 512])
 def test_one_key_for_all_needs_logarithms(length):
     """Where every query looks at one key, the loads have a range too wide for float32, and the numbers still hold."""
-    query, key = torch.ones(1, 1, length, 16, device="cuda"), torch.zeros(1, 1, length, 16, device="cuda")
+    query, key = torch.ones(1, 1, length, 16, device=DEVICE), torch.zeros(1, 1, length, 16, device=DEVICE)
     key[..., 0, :] = 100
-    value = torch.randn(1, 1, length, 16, device="cuda")
+    value = torch.randn(1, 1, length, 16, device=DEVICE)
     found = saobp.saobp_attention(query, key, value, strength=0.5)
     exact = saobp.saobp_attention(query.double(), key.double(), value.double(), strength=0.5)
     torch.testing.assert_close(found.double(), exact, atol=1e-5, rtol=0)
@@ -93,7 +119,7 @@ def test_one_key_for_all_needs_logarithms(length):
 @pytest.mark.parametrize("length", [40, 200])
 def test_what_is_not_a_number_stays_none(length):
     """A query that is not a number gives no number to any row, since it says none about any key."""
-    query, key, value = torch.randn(3, 1, 1, length, 16, device="cuda")
+    query, key, value = torch.randn(3, 1, 1, length, 16, device=DEVICE)
     query[0, 0, 3] = torch.nan
     assert saobp.saobp_attention(query, key, value).isnan().all()
 
@@ -101,14 +127,15 @@ def test_what_is_not_a_number_stays_none(length):
 @pytest.mark.parametrize("length", [128, 1000])
 def test_the_same_bits_come_again(length):
     """No sum depends on which program is first."""
-    inputs, given = [*torch.randn(3, 2, 4, length, 32, device="cuda")], torch.randn(2, 4, length, 32, device="cuda")
+    inputs, given = [*torch.randn(3, 2, 4, length, 32, device=DEVICE)], torch.randn(2, 4, length, 32, device=DEVICE)
     assert all(map(torch.equal, attended(inputs, given, dropout_p=0.1), attended(inputs, given, dropout_p=0.1)))
 
 
+@pytest.mark.skipif(INTERPRETED, reason="measures a GPU's memory")
 def test_no_matrix_is_kept_or_made():
     """Forward and backward together need less memory than half a matrix of one head."""
     length = 8192
-    *inputs, given = torch.randn(4, 1, 4, length, 64, device="cuda", dtype=torch.bfloat16)
+    *inputs, given = torch.randn(4, 1, 4, length, 64, device=DEVICE, dtype=torch.bfloat16)
     attended(inputs, given)
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()

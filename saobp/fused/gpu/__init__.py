@@ -16,6 +16,9 @@ from torch import Tensor
 from saobp.fused.operation import refuse_second_derivatives
 from saobp.fused.tiled.heads import Call
 
+DEVICE = "cuda"
+"""Type of the devices that have the kernels."""
+
 SHORT = 128
 """Longest sequence whose matrix a program holds."""
 
@@ -47,7 +50,7 @@ def kernels() -> dict[str, Any] | None:
 def serves(call: Call, query: Tensor, value: Tensor) -> bool:
     """Tell whether a call is one for the kernels: one strength of at most 0.5, no order, on a GPU."""
     return (
-        query.device.type == "cuda"
+        query.device.type == DEVICE
         and call.change is not None
         and call.strongest <= 0.5
         and call.factor != "elemmul"

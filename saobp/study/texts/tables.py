@@ -39,22 +39,22 @@ def claimed(claim: str, study: str, **beside: str) -> Estimate:
     return Estimate(*row[["estimate", "low", "high"]].astype(float), int(row["n"]))
 
 
-def score_differences() -> dict[str, Estimate]:
-    """Return High − Original of each task of Table 8 that was run, by column: paired, over runs and items.
+def score_differences(model: str) -> dict[str, Estimate]:
+    """Return High − Original of a size on each task of Table 8 that was run, by column: paired, over runs and items.
 
-    KeyError where a column has several, of several sizes or studies: a text has to say which.
+    KeyError where a column has several, of several studies: a text has to say which.
     """
-    frame = read("table8")
+    frame = read("table8").query("model_key == @model")
     found = frame.dropna(subset="difference").query("line_key == 'high'").set_index("column")
     if found.index.has_duplicates:
-        raise KeyError(f"table8.csv: several rows of High have a difference, {sorted(set(found['model_key']))}")
+        raise KeyError(f"table8.csv: several rows of {model}, High, have a difference")
     columns = ["difference", "difference_low", "difference_high", "runs"]
     return {column: Estimate(*gap) for column, gap in found[columns].iterrows()}
 
 
-def below_words() -> tuple[int, int]:
-    """Count the tasks on which our Original scores below the bag of words, and the tasks where both have a score."""
-    frame = read("table8")
+def below_words(model: str) -> tuple[int, int]:
+    """Count the tasks on which Original of a size scores below the bag of words, and those where both have a score."""
+    frame = read("table8").query("model_key == @model or line_key == 'bag'")
     scores = frame.assign(ours=pd.to_numeric(frame["ours"], errors="coerce")).dropna(subset="ours").set_index("column")
     sides = [scores[scores["line_key"] == line]["ours"] for line in ("original", "bag")]
     words = pd.concat(sides, axis=1).dropna().drop("Avg", errors="ignore").to_numpy()
