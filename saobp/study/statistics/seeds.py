@@ -59,12 +59,9 @@ def seed_gap(runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, *
 
 def branch_gaps(runs: Iterable[Record], sides: Sequence[str] = SIDES) -> dict[Any, float]:
     """Return a branch's held-out loss (nats per token) minus another's, by the seed of each trunk that has both."""
-    gaps = {}
-    for run in runs:
-        ends = {branch["algorithm"]: branch["held_out"] for branch in run["metrics"]["branches"]}
-        if ends.keys() >= {*sides}:
-            gaps[run["parameters"]["seed"]] = ends[sides[0]] - ends[sides[1]]
-    return gaps
+    trunks = ((run["parameters"]["seed"], run["metrics"]["branches"]) for run in runs)
+    own = [{"parameters": {**one, "seed": seed}, "metrics": one} for seed, branches in trunks for one in branches]
+    return seed_gaps(own, metric("held_out"), sides)
 
 
 def seed_variance(cells: Sequence[Sequence[float]]) -> tuple[float, int]:
