@@ -8,7 +8,6 @@ from math import nan
 import numpy as np
 from scipy import stats
 
-from saobp.study.records import select
 from saobp.study.records.schema import Record
 from saobp.study.setup import labels
 from saobp.study.setup.tasks_and_metrics import TASKS
@@ -44,13 +43,14 @@ def gap(
         return studies.printed(1, metric, names, **given) if metric else None
 
     def number(run: Record, name: str, left_out: dict[int, str]) -> float | None:
-        if task not in ("", run["parameters"]["task"]) or id(run) in left_out:
+        if id(run) in left_out:
             return None
         if name == "skewness":
             return abs(float(stats.skew(np.ravel(estimates.matrix(run)["entropy"]))))
         return mean_of(run, name, _deeper(run) if deeper else slice(None))
 
-    own = partial(over_seeds, studies, "attention", sides=sides, paper=paper, post_hoc=post_hoc)
+    facts = {"where": {"task": task} if task else {}, "sides": sides, "paper": paper, "post_hoc": post_hoc}
+    own = partial(over_seeds, studies, "attention", **facts)
     for part, name in numbers.items():
         yield from own(partial(number, name=name, left_out={}), part=part, key=name)
         title = ", ".join(filter(None, (part, "pairs of one machine")))
@@ -76,8 +76,7 @@ def top_two(studies: Studies) -> Iterator[Measurement]:
     High is among the first two of four where it beats two of its three rivals: a partial conjunction of the three
     differences. Taking the second highest of each seed instead, or the least of the layers, is biased.
     """
-    for study, model, every in studies.cells("attention"):
-        runs = select(every, task="race")
+    for study, model, runs in studies.cells("attention", task="race"):
         for layer in range(max((len(estimates.matrix(run)["gtd"]) for run in runs), default=0)):
             read = partial(mean_of, name="gtd", layers=slice(layer, layer + 1))
             gaps = [seed_gaps(runs, read, ("high", rival)) for rival in RIVALS]
@@ -100,29 +99,27 @@ def _second_lead(study: str, model: str, layer: int, gaps: list[dict], runs: Seq
 def step(studies: Studies, number: str, *, ratio: bool = False) -> Iterator[Measurement]:
     """The same heads after the step and before it, in High's models: each task is a part; `ratio`: on the log scale."""
 
-    def change(run: Record, task: str) -> float | None:
-        own, found = run["parameters"], run["metrics"]["changes"].get(number, {})
-        if (own["algorithm"], own["task"]) != ("high", task) or found.get("change") is None:
+    def change(run: Record) -> float | None:
+        found = run["metrics"]["changes"].get(number, {})
+        if found.get("change") is None:
             return None
         return float(np.log(found["refined"] / found["softmax"])) if ratio else found["change"]
 
     tasks = {run["parameters"]["task"] for runs in studies.of("attention", algorithm="high").values() for run in runs}
     for task in sorted(tasks):
         facts = {"part": TASKS[task].title, "key": task, "post_hoc": True}
-        for row in over_seeds(studies, "attention", partial(change, task=task), **facts):
+        for row in over_seeds(studies, "attention", change, where={"algorithm": "high", "task": task}, **facts):
             yield on_scale(row, np.exp, "log scale") if ratio else row
 
 
 def step_by_depth(studies: Studies) -> Iterator[Measurement]:
     """What the step adds to entropy in the deeper half of the layers, minus what it adds in the other half."""
 
-    def contrast(run: Record) -> float | None:
-        if run["parameters"]["algorithm"] != "high":
-            return None
+    def contrast(run: Record) -> float:
         halves = _deeper(run), slice(_deeper(run).start)
         after, before = (
             float(np.subtract(*(mean_of(run, "entropy", half, kind) for half in halves))) for kind in ("refined", "raw")
         )
         return after - before
 
-    return over_seeds(studies, "attention", contrast, post_hoc=True)
+    return over_seeds(studies, "attention", contrast, where={"algorithm": "high"}, post_hoc=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from saobp.study.records import PRETRAINED, select
+from saobp.study.records import PRETRAINED
 from saobp.study.records.schema import Record
 from saobp.study.setup import labels
 from saobp.study.setup.tasks_and_metrics import GRAPHS_OF
@@ -20,6 +20,7 @@ from saobp.study.verdicts.claims_and_measurements import Measurement, measured, 
 from saobp.study.verdicts.studies import ALONE, Studies, over_seeds
 
 QUARTERS = (0.25, 0.75)  # the sparsest and the densest graphs, by betweenness
+ON_RACE = {"task": GRAPHS_OF}  # the runs with graph measures
 HEADS, SAMPLES = "heads", "samples"  # what r is over: heads, or heads on single samples
 NO_SURER = "Student's t over seeds, no surer than the {} of a run"
 BESIDE_ACCURACY = {"gtd": ("GTD", 1), "indirect_entropy": ("indirect entropy", 1), "betweenness": ("−betweenness", -1)}
@@ -44,24 +45,16 @@ def correlation(studies: Studies, number: str, printed: str, sampled: str = "") 
     def measure(z: Callable[[Record], float | None], part: str, key: str, without: str = "") -> Iterator[Measurement]:
         among = [algorithm for algorithm in labels.PAPER_ALGORITHMS if algorithm != without]
         rows = over_seeds(
-            studies, "attention", lambda run: z(run) if _on_race(run, among) else None, part=part, key=key, lend=False,
-            paper=lambda model: studies.paper.claim(printed), aside=(key, without) != (HEADS, ""), without=without,
-            least=over_heads, method=NO_SURER.format("heads"),
+            studies, "attention", lambda run: z(run) if run["parameters"]["algorithm"] in among else None,
+            where=ON_RACE, part=part, key=key, lend=False, paper=lambda model: studies.paper.claim(printed),
+            aside=(key, without) != (HEADS, ""), without=without, least=over_heads, method=NO_SURER.format("heads"),
         )  # fmt: skip
         return (on_scale(row, np.tanh, "Fisher's z") for row in rows)
 
     yield from measure(of_heads, "heads", HEADS)
     without = measure(of_heads, "heads, without ElemMul", HEADS, "elemmul")
-    yield from (row for row in without if _has_elemmul(studies, row.study))
+    yield from (row for row in without if row.study in studies.of("attention", algorithm="elemmul"))
     yield from measure(of_samples, "heads × samples", SAMPLES) if sampled else ()
-
-
-def _on_race(run: Record, among: Sequence[str] = tuple(labels.ALGORITHMS)) -> bool:
-    return run["metrics"]["task"] == GRAPHS_OF and run["parameters"]["algorithm"] in among
-
-
-def _has_elemmul(studies: Studies, study: str) -> bool:
-    return any(run["parameters"]["algorithm"] == "elemmul" for run in studies.of("attention")[study])
 
 
 def fisher(x: Sequence[float | None], y: Sequence[float | None]) -> float | None:
@@ -79,21 +72,21 @@ def dense(studies: Studies) -> Iterator[Measurement]:
 
     def spreads(run: Record) -> list[float] | None:
         graph = run["metrics"]["graph"]
-        if not _on_race(run) or not graph.get("clustering"):
+        if not graph.get("clustering"):
             return None
         clustering, between = (np.array(graph[key], dtype=float) for key in ("clustering", "betweenness"))
         few, many = np.nanquantile(between, QUARTERS)
         return [np.nanstd(clustering[chosen]) for chosen in (between <= few, between >= many)]
 
     ratio: Callable[[np.ndarray], float] = lambda spreads: spreads[0] / spreads[1] if spreads[1] else nan  # noqa: E731
-    rows = over_seeds(studies, "attention", spreads, of_mean=ratio, lend=False, post_hoc=True)
+    rows = over_seeds(studies, "attention", spreads, where=ON_RACE, of_mean=ratio, lend=False, post_hoc=True)
     return (on_scale(row, lambda value: max(value, 0.0), "none below zero") for row in rows)
 
 
 def undefined(studies: Studies) -> Iterator[Measurement]:
     """Share of a model's heads with an undefined clustering on any sample; a run's heads are no draws of their own."""
-    for study, model, every in studies.cells("attention"):
-        runs = [run for run in every if _on_race(run) and run["metrics"]["nan"]]
+    for study, model, every in studies.cells("attention", **ON_RACE):
+        runs = [run for run in every if run["metrics"]["nan"]]
         heads = [np.size(estimates.matrix(run)["gtd"]) for run in runs]
         undefined = [(run["metrics"]["nan"].get("refined") or {}).get("clustering_barrat", 0) for run in runs]
         if runs and all(heads):
@@ -129,15 +122,15 @@ def heads_in_range(studies: Studies, low: float, high: float, inside: bool) -> I
 
     GTD on RACE-Middle, per head. Beside it without ElemMul, whose GTD is far above that of all others.
     """
-    for study, model, runs in studies.cells("attention"):
+    for study, model, runs in studies.cells("attention", **ON_RACE):
         trained = {tuple(map(run["parameters"].get, PRETRAINED)): run for run in studies.of("pretrain").get(study, [])}
         points = []
-        for run in filter(_on_race, runs):
+        for run in runs:
             if before := trained.get(tuple(map(run["parameters"].get, PRETRAINED))):
                 heads = np.ravel(estimates.matrix(run)["gtd"])
                 share = np.mean(((heads >= low) & (heads <= high)) == inside)
                 points.append((run, before, share, np.log(before["metrics"]["perplexity"])))
-        for without in ("", "elemmul")[: 1 + _has_elemmul(studies, study)]:
+        for without in ("", "elemmul")[: 1 + (study in studies.of("attention", algorithm="elemmul"))]:
             chosen = [point for point in points if point[0]["parameters"]["algorithm"] != without]
             part = "share of heads" + (f", without {labels.algorithm_title(without)}" if without else "")
             yield from _across(study, model, part, chosen, aside=bool(without), without=without, post_hoc=True)
@@ -165,7 +158,7 @@ def accurate(studies: Studies) -> Iterator[Measurement]:
     """r of RACE-Middle accuracy over runs with GTD, indirect entropy and minus betweenness."""
     for study, model, tuned in studies.cells("finetune"):
         points = []
-        for run in filter(_on_race, select(studies.of("attention").get(study, []), model=model)):
+        for run in studies.of("attention", model=model, **ON_RACE).get(study, []):
             algorithm, seed = (run["parameters"][key] for key in ("algorithm", "seed"))
             scores = task_scores.by_pretraining(task_scores.scores(tuned, model, algorithm, GRAPHS_OF))
             points += [(run, one.value) for one in scores if one.key[0] == seed]

@@ -35,9 +35,9 @@ class Studies:
         found = {name: select(runs, stage, **parameters) for name, runs in self.records.items()}
         return {name: runs for name, runs in found.items() if runs}
 
-    def cells(self, stage: str) -> Iterator[tuple[str, str, list[Record]]]:
-        """Yield study, model and runs of a stage: of decoders of the stage of that name, else of encoders."""
-        for study, runs in self.of(stage).items():
+    def cells(self, stage: str, **parameters: Any) -> Iterator[tuple[str, str, list[Record]]]:
+        """Yield study, model and runs, as `of` does: of decoders of the stage of that name, else of encoders."""
+        for study, runs in self.of(stage, **parameters).items():
             for model in sorted({run["parameters"]["model"] for run in runs}):
                 if labels.is_decoder(model) == (stage == "decoder"):
                     yield study, model, select(runs, model=model)
@@ -90,20 +90,21 @@ def tracked() -> Studies:
 
 
 def over_seeds(
-    studies: Studies, stage: str, read: Callable[[Record], Any], sides: Sequence[str] = (), *, log: bool = False,
-    of_mean: Callable[[Any], float] = float, lend: bool = True,
+    studies: Studies, stage: str, read: Callable[[Record], Any], sides: Sequence[str] = (), *,
+    where: Mapping[str, Any] = {}, log: bool = False, of_mean: Callable[[Any], float] = float, lend: bool = True,
     least: Callable[[Sequence[Record]], float] = lambda runs: 0.0,
     paper: Callable[[str], float | None] = lambda model: None, **given: Any,
 ) -> Iterator[Measurement]:  # fmt: skip
     """Measure a number of each seed in every study and size: one side's minus the other's, or `of_mean` of all runs'.
 
-    `read` gives that of a run, None where it does not enter; `paper` the paper's number for a model; `least` of a
-    cell's runs the error that one seed has in any case, lest seeds that agree by chance make it small.
+    `read` gives that of a run with the parameters of `where`, None where it does not enter; `paper` the paper's number
+    for a model; `least` of a cell's runs the error that one seed has in any case, lest seeds that agree by chance make
+    it small.
     A study of one seed borrows the spread over seeds of the others (`borrow`), or without `lend` is descriptive: shown
     aside, with no interval. Where no study has two seeds there is no interval either.
     """
     cells = []
-    for study, model, every in studies.cells(stage):
+    for study, model, every in studies.cells(stage, **where):
         runs = [run for run in every if not sides or run["parameters"]["algorithm"] in sides]
         runs = [run for run in runs if read(run) is not None]
         if sides:
