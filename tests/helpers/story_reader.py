@@ -51,10 +51,7 @@ QUESTIONS = [
     (r"Who is (.+)\?", r"\1"),
     (r"Whom does (.+) (\w+)\?", r"the person \2 by \1"),
     (r"By whom is (.+) (\w+)\?", r"the person who \2 \1"),
-    (r"Who owns (.+)\?", r"the owner of \1"),
     (r"To whom does (.+) belong\?", r"the owner of \1"),
-    (r"Who lives in (.+)\?", r"the person who lives in \1"),
-    (r"Who feels (.+)\?", r"the person who feels \1"),
     (r"Who (?!is )(\w+s) (.+)\?", r"the person who \1 \2"),
     (r"What does (.+) own\?", r"the thing owned by \1"),
     (r"Which thing belongs to (.+)\?", r"the thing owned by \1"),
@@ -114,12 +111,17 @@ def facts(text):
     return {fact for fact in found if fact[0] not in UNRELATED}
 
 
+def fewest(readings):
+    """Return {value: hops} of pairs, by the reading of a value that takes the fewest."""
+    found = {}
+    for value, hops in readings:
+        found[value] = min(hops, found.get(value, 99))
+    return found
+
+
 def values(description, known):
     """Return what a description means in every reading: {value: size of the smallest set of facts}."""
-    best = {}
-    for value, used in _readings(description, known):
-        best[value] = min(len(used), best.get(value, 99))
-    return best
+    return fewest((value, len(used)) for value, used in _readings(description, known))
 
 
 def _readings(description, known):
@@ -154,11 +156,8 @@ def asked(question):
 
 def answer(story, question):
     """Return {answer: hops} over all readings of a question."""
-    known, found = facts(story), {}
-    for description in asked(question):
-        for value, hops in values(description, known).items():
-            found[value] = min(hops, found.get(value, 99))
-    return found
+    known = facts(story)
+    return fewest(pair for description in asked(question) for pair in values(description, known).items())
 
 
 def verdict(story, statement, closed=False):
@@ -166,7 +165,7 @@ def verdict(story, statement, closed=False):
 
     Another value makes it false where the relation has one value by its meaning, or in a `closed` world.
     """
-    known, found = facts(story), {}
+    known, found = facts(story), []
     statement = re.sub("^The ", "the ", statement.rstrip("."))
     for pattern, made, claim in CLAIMS:
         if match := re.fullmatch(pattern, statement):
@@ -174,9 +173,8 @@ def verdict(story, statement, closed=False):
             for value, hops in values(description, known).items():
                 for claimed, taken in _claims(match.expand(claim), known).items():
                     if hops and (value == claimed or closed or SINGLE.match(description)):
-                        truth = "true" if value == claimed else "false"
-                        found[truth] = min(hops + taken, found.get(truth, 99))
-    return found
+                        found.append(("true" if value == claimed else "false", hops + taken))
+    return fewest(found)
 
 
 def _claims(phrase, known):
@@ -189,12 +187,8 @@ def _claims(phrase, known):
 
 def yes_no(story, question):
     """Return the verdict on a question without its mark, over all readings."""
-    found = {}
     statements = [re.sub(was, made, question) for was, made in YES_NO if re.fullmatch(was, question)]
     if question.startswith("is "):
         words = question.removeprefix("is ").split(" ")
         statements = [" ".join([*words[:i], "is", *words[i:]]) for i in range(1, len(words))]
-    for statement in statements:
-        for truth, hops in verdict(story, statement, closed=True).items():
-            found[truth] = min(hops, found.get(truth, 99))
-    return found
+    return fewest(pair for said in statements for pair in verdict(story, said, closed=True).items())
