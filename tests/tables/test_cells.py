@@ -8,7 +8,6 @@ import example_records as examples
 import numpy as np
 import pandas as pd
 import pytest
-from acl_page import ACL_PAGE
 from sentences import numbers_in
 
 from saobp.study import tables, verdicts
@@ -82,6 +81,13 @@ def test_a_table_has_a_line_per_number_and_rows_without_a_run_are_counted_and_pr
     assert "BERT-Medium, ElemMul " in every and "BERT-Medium" not in short and "public" not in short
 
 
+ACL_PAGE = r"""\documentclass[11pt]{article}
+\usepackage{times}\usepackage[T1]{fontenc}
+\usepackage[a4paper,margin=2.5cm]{geometry}\setlength\columnsep{0.6cm}\flushbottom\twocolumn\sloppy
+\usepackage[font={footnotesize}]{caption}\usepackage{natbib}\usepackage[breaklinks]{hyperref}
+\usepackage{array,booktabs,graphicx}
+\begin{document}x
+"""  # the measures of the ACL style
 MEASURE = r"""\let\fit\resizebox
 \renewcommand\resizebox[3]{\sbox0{#3}\typeout{width \the\wd0 of \the\linewidth}\fit{#1}{#2}{#3}}
 """  # of a table before it is fitted to the page
