@@ -79,7 +79,3 @@ def test_the_claim_the_table_and_the_figure_have_one_r_of_gtd_and_perplexity():
     cell = texts.cell(6, "mini-narrow", "gtd-checkpoints", "wikitext")
     expected = (float(cell.ours), cell.low, cell.high)
     assert (claimed.value, claimed.low, claimed.high) == pytest.approx(expected, abs=1e-5)
-    with pytest.raises(
-        KeyError, match="claims.csv: 0 rows with claim 'gtd-perplexity', study 'laptop', role 'primary'"
-    ):
-        texts.claimed("gtd-perplexity", "laptop")
