@@ -17,8 +17,6 @@ from saobp.study.statistics.seeds import SIDES, seed_gaps
 from saobp.study.verdicts.claims_and_measurements import TWO_MACHINES, Measurement, measured, on_scale
 from saobp.study.verdicts.studies import Studies, over_seeds
 
-RIVALS = ("original", "low", "elemmul")  # of High in Fig. 4
-
 
 def _deeper(run: Record) -> slice:
     return slice(len(estimates.matrix(run)["entropy"]) // 2, None)
@@ -73,13 +71,13 @@ def _on_two_machines(studies: Studies, sides: Sequence[str]) -> dict[int, str]:
 def top_two(studies: Studies) -> Iterator[Measurement]:
     """High's lead over the second highest of its rivals, layer by layer, where all of them have several seeds.
 
-    High is among the first two of four where it beats two of its three rivals: a partial conjunction of the three
-    differences. Taking the second highest of each seed instead, or the least of the layers, is biased.
+    High is among the first two of four (Fig. 4) where it beats two of its three rivals: a partial conjunction of the
+    three differences. Taking the second highest of each seed instead, or the least of the layers, is biased.
     """
     for study, model, runs in studies.cells("attention", task="race"):
         for layer in range(max((len(estimates.matrix(run)["gtd"]) for run in runs), default=0)):
             read = partial(mean_of, name="gtd", layers=slice(layer, layer + 1))
-            gaps = [seed_gaps(runs, read, ("high", rival)) for rival in RIVALS]
+            gaps = [seed_gaps(runs, read, ("high", rival)) for rival in ("original", "low", "elemmul")]
             if all(len(gap) > 1 for gap in gaps):
                 yield _second_lead(study, model, layer + 1, gaps, runs)
 

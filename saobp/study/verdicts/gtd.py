@@ -19,7 +19,6 @@ from saobp.study.statistics.trajectories import NEARLY_ONE, across_runs
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured, on_scale
 from saobp.study.verdicts.studies import ALONE, Studies, over_seeds
 
-QUARTERS = (0.25, 0.75)  # the sparsest and the densest graphs, by betweenness
 ON_RACE = {"task": GRAPHS_OF}  # the runs with graph measures
 HEADS, SAMPLES = "heads", "samples"  # what r is over: heads, or heads on single samples
 NO_SURER = "Student's t over seeds, no surer than the {} of a run"
@@ -75,7 +74,7 @@ def dense(studies: Studies) -> Iterator[Measurement]:
         if not graph.get("clustering"):
             return None
         clustering, between = (np.array(graph[key], dtype=float) for key in ("clustering", "betweenness"))
-        few, many = np.nanquantile(between, QUARTERS)
+        few, many = np.nanquantile(between, (0.25, 0.75))
         return [np.nanstd(clustering[chosen]) for chosen in (between <= few, between >= many)]
 
     ratio: Callable[[np.ndarray], float] = lambda spreads: spreads[0] / spreads[1] if spreads[1] else nan  # noqa: E731

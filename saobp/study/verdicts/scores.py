@@ -16,10 +16,7 @@ from saobp.study.verdicts.claims_and_measurements import Measurement, measured
 from saobp.study.verdicts.studies import Studies
 
 GAINS_ON = {"glue": ("GLUE", GLUE)} | {task: (TASKS[task].title, (task,)) for task in ("hellaswag", "race", "squad")}
-ZERO_SHOT = {task: column for column, task in COLUMNS[7].items() if task in TASKS}  # without the perplexity
-PAIRED = "seeds and items, paired"
 LENT = "one seed; items, and the spread over seeds of this study's other tasks"
-UNKNOWN = "one seed and no other: no interval"
 CONSTANT = "constant predictions on both sides: excluded"
 
 
@@ -56,12 +53,12 @@ class Scores:
             return []
         items, least = np.linalg.norm(self.errors[tasks] * by, axis=1).tolist()
         if len(values) > 1:
-            error, method = mean_interval(values, item_error=items, least=least).error, PAIRED
+            error, method = mean_interval(values, item_error=items, least=least).error, "seeds and items, paired"
         elif self.spread:
             variance, freedom = self.spread
             error, method = Error.of(float(np.linalg.norm(by)) * variance**0.5, freedom, items), LENT
         else:
-            error, method = None, UNKNOWN
+            error, method = None, "one seed and no other: no interval"
         found = Estimate.of(float(np.mean(values)), error, len(values))
         facts = {"key": key, "runs": self.runs, "method": method, "paper": paper}
         return [measured(self.study, self.model, found, part, also, **facts)]
@@ -120,7 +117,7 @@ def zero_shot(studies: Studies) -> Iterator[Measurement]:
     encoders = {scores.study: scores.spread for scores in _each(studies)}
     for scores in _each(studies, "decoder"):
         scores.spread = scores.spread or encoders.get(scores.study)
-    return _alone(studies, "decoder", 7, ZERO_SHOT)
+    return _alone(studies, "decoder", 7, {task: column for column, task in COLUMNS[7].items() if task in TASKS})
 
 
 def versus(studies: Studies, tasks: Sequence[tuple[str, str, str]]) -> Iterator[Measurement]:
