@@ -23,7 +23,7 @@ CHECKPOINTING = next(
     for name in ("activation_checkpointing", "gradient_checkpointing")
     if hasattr(hf.PreTrainedModel, f"{name}_enable")
 )
-QUERY_AND_KEY = ("query.weight", "key.weight", "Wqkv", "c_attn.weight", "q_proj.weight", "k_proj.weight")
+QUERY_AND_KEY = ("query.weight", "key.weight", "Wqkv.weight", "c_attn.weight", "q_proj.weight", "k_proj.weight")
 
 BUILDERS: dict[str, Callable[[], nn.Module]] = {
     "bert": lambda: hf.BertForMaskedLM(hf.BertConfig(**TOKENS, **SIZES)),
@@ -54,8 +54,7 @@ def sharpened(model: nn.Module, factor: float = 10.0) -> nn.Module:
         return model.eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            sharp = name.endswith(QUERY_AND_KEY) or "Wqkv" in name
-            if sharp or ("embed" in name and "norm" not in name.lower()):
+            if name.endswith(QUERY_AND_KEY) or ("embed" in name and "norm" not in name.lower()):
                 parameter.mul_(factor)
     return model.eval()
 

@@ -6,7 +6,6 @@ import html
 import itertools
 import json
 import re
-import shutil
 import subprocess
 
 import families
@@ -16,6 +15,7 @@ import pandas as pd
 import pytest
 import torch
 import transformers as hf
+from screenshot import BROWSER
 from small_models import word_tokenizer
 
 import saobp
@@ -25,7 +25,6 @@ from saobp.measure.inspection import explorer
 from saobp.measure.inspection import maps as maps_of_models
 from saobp.study.publication.cli import main
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HEADLESS = (BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom")
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium here: apt-get install chromium")
 STATES = [

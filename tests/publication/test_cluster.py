@@ -17,7 +17,6 @@ SLURM = (
     "--workflow-profile", CLUSTERS / "slurm", "--latency-wait", "5", "--slurm-status-command", "squeue",
     "--slurm-init-seconds-before-status-checks", "2",
 )  # fmt: skip
-TRAINING = ("pretrain", "decoder", "finetune", "attention", "beyond", "cost")
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def test_a_run_is_a_job_as_its_rule_asks_in_a_folder_of_any_name_and_is_tried_ag
 def test_every_rule_that_trains_asks_for_a_device_memory_and_time(name):
     settings = yaml.safe_load((CLUSTERS / name / "config.yaml").read_text())
     assert settings["executor"] == name and settings["retries"] >= 1
-    assert set(settings["set-resources"]) == set(TRAINING)
+    assert set(settings["set-resources"]) == {"pretrain", "decoder", "finetune", "attention", "beyond", "cost"}
     assert all({"gpu", "mem_mb", "runtime"} <= set(asked) for asked in settings["set-resources"].values())
 
 

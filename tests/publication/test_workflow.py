@@ -216,7 +216,6 @@ def test_a_change_of_what_is_tracked_reruns_the_runs_that_show_it_and_those_alon
 
 
 TIMES = ("seconds", "per_second", "timings", "started", "duration")  # of a machine, not of a run
-KILLS = 5
 
 
 def start(folder):
@@ -252,7 +251,7 @@ def test_a_study_killed_five_times_gives_the_metrics_of_one_run_through(tmp_path
     clock = time.monotonic()
     assert start(whole).wait(timeout=1800) == 0, (whole / "log").read_text()[-2000:]
     length = time.monotonic() - clock
-    for _ in range(KILLS):
+    for _ in range(5):
         process = start(cut)
         time.sleep(chance.uniform(0.1, 0.6) * length / 2)
         assert process.poll() is None, "it ended before it could be killed"

@@ -78,8 +78,7 @@ def leaves(said, name):
         yield from [(f"{name} {key}", text)] if isinstance(text, str) else leaves(text, f"{name} {key}")
 
 
-REPORT = paths.root() / "saobp" / "study" / "publication" / "templates" / "report.html"
-FILLED = [*sorted(fill.folder().rglob("*.j2")), REPORT]
+FILLED = [*sorted(fill.folder().rglob("*.j2")), paths.root() / "saobp/study/publication/templates/report.html"]
 TEMPLATES = dict(
     [(path.relative_to(paths.root()).as_posix(), path.read_text(encoding="utf-8")) for path in FILLED]
     + [*leaves(captions.of(), "table"), *leaves(captions.of(style.CAPTIONS), "figure")]
