@@ -58,7 +58,8 @@ def rebuild() -> None:
     for stale in set(paths.figures().iterdir()) - set(written):
         if stale.is_file():  # of other records
             stale.unlink()
-    texts = ", ".join(str(path.relative_to(paths.root())) for path in fill.write())
+    pages = [paths.write_text(path, text) for path, text in fill.pages().items()]
+    texts = ", ".join(str(path.relative_to(paths.root())) for path in pages)
     print(f"{len(written)} files in {paths.figures()}, from {paths.results(shown_study())}; texts: {texts}")
 
 

@@ -1,4 +1,4 @@
-"""Fills the templates of `texts/` with numbers from the records and writes the repository's Markdown pages."""
+"""Fills the templates of `texts/` with numbers from the records: the text of each Markdown page of the repository."""
 
 from functools import partial
 from pathlib import Path
@@ -56,8 +56,3 @@ def _holds(name: str, condition: bool, words: str) -> None:
     """Refuse to fill a page whose words the numbers no longer bear out."""
     if not condition:
         raise ValueError(f"texts/{name}{SUFFIX}: the records no longer say that {words}; write that passage anew")
-
-
-def write() -> list[Path]:
-    """Write every page and return their paths."""
-    return [paths.write_text(path, text) for path, text in pages().items()]
