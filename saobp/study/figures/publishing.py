@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import PIL.Image
@@ -31,13 +31,7 @@ METADATA = {  # no dates and no versions inside: equal figures are equal files
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
 }
-
-
-class Saved(NamedTuple):
-    """The files of a figure, and the headings of its panels."""
-
-    files: list[Path]
-    heads: list[str]
+Saved = tuple[list[Path], list[str]]  # the files of a figure, and the headings of its panels
 
 
 def write(
@@ -53,12 +47,12 @@ def write(
     The same records give the same bytes. Raises ValueError for an unknown format, FigureError without the runs.
     """
     stem = Path(folder) / drawing.stem(number)
-    return _save(drawing.found(number).plot, drawing.data(number, records), stem, formats, width).files
+    return _save(drawing.found(number).plot, drawing.data(number, records), stem, formats, width)[0]
 
 
 def write_claims(decided: Sequence[verdicts.Verdict], folder: Path, formats: Sequence[str], width: float) -> list[Path]:
     """Write the forest of the claims in each format, and the CSV that drew it."""
-    return _save(claims.plot, claims.data(decided), folder / "figure-claims", formats, width).files
+    return _save(claims.plot, claims.data(decided), folder / "figure-claims", formats, width)[0]
 
 
 def _save(
@@ -84,7 +78,7 @@ def _save(
                 figure.savefig(temporary, format=kind, metadata=METADATA[kind])
     plain = (re.sub(r"\$\\bf\{(.)\}\$", r"\1", ax.get_title("left")) for ax in figure.axes)  # a letter is bold there
     heads = [" ".join(text.split()) for text in plain]
-    return Saved(written, [*filter(None, heads)])
+    return written, [*filter(None, heads)]
 
 
 def publish(
@@ -124,7 +118,7 @@ def publish(
     written = {f"table{number}": tables.write(number, records, folder, first=first) for number in tables.TABLES}
     written["claims"] = verdicts.write(decided, folder)
     for name, saved in _both_widths(draws, folder, formats).items():
-        written[name], entries[name]["heads"] = saved.files, saved.heads
+        written[name], entries[name]["heads"] = saved
     for name, files in written.items():
         entries[name]["files"] = {path.name: paths.digest(path) for path in files}
     named = defaultdict(dict)
@@ -169,7 +163,7 @@ def _both_widths(
             if "pdf" in formats:
                 begun[name].append(processes.submit(_save, *draw, folder / f"{name}-column", ["pdf"], style.COLUMN))
         done = {name: [one.result() for one in both] for name, both in begun.items()}
-    return {name: Saved([path for one in both for path in one.files], both[0].heads) for name, both in done.items()}
+    return {name: ([path for files, _ in both for path in files], both[0][1]) for name, both in done.items()}
 
 
 def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:
