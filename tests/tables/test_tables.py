@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import replace
-from math import exp, isnan
+from math import isnan
 
 import example_records as examples
 import numpy as np
@@ -17,7 +17,6 @@ from saobp.study.records import select
 from saobp.study.setup import paths
 from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.statistics import estimates, holm
-from saobp.study.tables import losses
 
 MEANS = {
     "gtd": {"mean": 0.7512, "low": 0.7496, "high": 0.7528, "samples": 64.0, "undefined": 0.0},
@@ -164,9 +163,13 @@ def test_a_perplexity_has_its_interval_over_sequences_and_its_difference_and_p_o
         run["metrics"] |= examples.perplexity(perplexity)
     table = tables.table(3, [*runs, examples.pretrain("mini", "eigen_reg", 9)])
     found = {name: table.cells[("mini", name), "PPL_WikiText"].difference for name in ("original", "high")}
-    gap = np.log([1.05, 26 / 24, 31 / 28]).mean()
-    assert (found["high"].value, found["high"].seeds, found["original"]) == (pytest.approx(gap), 3, None)
-    assert repr(found["high"]) == repr(losses.gaps(runs)["mini", "high"])
+    gaps = np.log([1.05, 26 / 24, 31 / 28])
+    assert (found["high"].value, found["high"].seeds, found["original"]) == (pytest.approx(gaps.mean()), 3, None)
+    test = stats.ttest_1samp(gaps, 0)
+    expected = (test.pvalue, *test.confidence_interval(0.95))
+    assert (found["high"].p, found["high"].low, found["high"].high) == pytest.approx(expected)
+    alone = tables.table(3, [runs[0], runs[3]]).cells[("mini", "high"), "PPL_WikiText"].difference
+    assert alone.value == pytest.approx(gaps[0]) and all(map(isnan, (alone.low, alone.high, alone.p))), "one seed"
     assert table.cells[("mini", "eigen_reg"), "PPL_WikiText"].difference is None, "no seed of both"
 
 
@@ -284,52 +287,3 @@ def test_every_tracked_caption_has_two_sentences_at_most_and_under_sixty_words()
     assert len(said) > 20
     for name, caption in said.items():
         assert len(caption.split()) < 60 and len(re.findall(r"\.(?=\s|$)", caption)) <= 2, name
-
-
-def trained(algorithm, seed, end, model="mini", steps=12000):
-    """A pretraining record with three checks: the first, one before half of the steps, the last."""
-    curve = [{"step": step, "loss": loss} for step, loss in ((0, 7.6), (4226, 5.0), (steps, end))]
-    return examples.record("pretrain", model, algorithm, seed, {"steps": steps, "perplexity": exp(end), "curve": curve})
-
-
-ENDS = {"high": {42: 3.2, 43: 3.1, 44: 3.4}, "original": {42: 3.0, 43: 3.0, 44: 3.1}}
-RUNS = [trained(name, seed, end) for name, ends in ENDS.items() for seed, end in ends.items()]
-
-
-def test_a_gap_is_the_mean_over_seeds_of_both_with_the_interval_of_students_t():
-    ((names, gap),) = losses.gaps([*RUNS, trained("high", 45, 9.0)]).items()
-    reach = stats.t.ppf(0.975, 2) * 0.1 / 3**0.5
-    assert (*names, gap.seeds) == ("mini", "high", 3)
-    assert (gap.value, gap.low, gap.high) == pytest.approx((0.2, 0.2 - reach, 0.2 + reach))
-    assert gap.p == pytest.approx(2 * stats.t.sf(0.2 / (0.1 / 3**0.5), 2))
-    # one seed has a gap and no interval, and no plain attention no gap
-    (gap,) = losses.gaps([RUNS[0], RUNS[3]]).values()
-    assert gap.value == pytest.approx(0.2) and all(map(isnan, (gap.low, gap.high, gap.p)))
-    assert losses.gaps(RUNS[:3]) == {}
-    assert losses.table([RUNS[0], RUNS[3]])["Beside Original, nats"].tolist() == ["", "+0.20 (one seed)"]
-    found = [trained("high", 42, 3.0), trained("original", 42, 3.001)]
-    assert losses.table(found)["Beside Original, nats"].tolist() == ["", "0.00 (one seed)"], "a zero has no sign"
-
-
-def test_a_difference_is_marked_only_after_correction_over_all_of_them():
-    def shown(*others):
-        apart = {"original": (3.0, 0.0), "high": (3.2, 0.05), **dict.fromkeys(others, (3.0, 0.02))}
-        seeds = [(name, seed) for name in apart for seed in (42, 43, 44)]
-        found = [trained(name, seed, apart[name][0] + (seed - 43) * apart[name][1]) for name, seed in seeds]
-        return losses.table(found)["Beside Original, nats"].tolist()
-
-    assert shown() == ["", "+0.20 [0.08, 0.32]*"]
-    assert shown("low", "elemmul")[:2] == ["", "+0.20 [0.08, 0.32]"], "p is 0.02, and three are compared"
-
-
-def test_a_run_is_looked_at_before_half_of_its_steps():
-    assert losses.early(trained("high", 42, 3.0))["step"] == 4226
-    assert losses.early(trained("high", 42, 3.0, steps=8452))["step"] == 4226, "half of them is no more than half"
-    assert losses.early(trained("high", 42, 3.0, steps=8000))["step"] == 0
-
-
-def test_a_study_of_several_sizes_has_the_smallest_first_and_its_own_comparison_a_size():
-    ends = {"high": 3.1, "original": 3.0}
-    found = [trained(name, 42, end, model=model) for model in ("small", "mini") for name, end in ends.items()]
-    assert losses.table(found)["Model"].tolist() == ["BERT-Mini"] * 2 + ["BERT-Small"] * 2
-    assert [gap.value for gap in losses.gaps(found).values()] == pytest.approx([0.1, 0.1])
