@@ -140,7 +140,7 @@ def test_no_two_measurements_of_a_claim_have_one_place_and_what_they_are_without
         places = [row.place for row in outcomes.measurements(claim, studies)]
         assert len(places) == len(set(places)), claim.id
     models = ["Mini (4 × 64)", "Mini (4 × 128)", "Medium (8 × 128)", "Mini", "Small", "Medium"]
-    named = {"convergence": [f"BERT-{model}" for model in models], "low-gtd": ["pairs of two machines"]}
+    named = {"convergence": [f"BERT-{model}" for model in models], "low-gtd": ["seeds with a pair of two machines"]}
     for claim, expected in (named | {"gtd-good-range": ["ElemMul"]}).items():
         decided = outcomes.of_claim(verdicts.claims()[claim], studies)
         assert verdicts.sensitivity(decided)["left out"]["Left out"].tolist() == expected

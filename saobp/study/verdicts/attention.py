@@ -30,7 +30,7 @@ def gap(
 
     A number is a measure by its name, of all layers or of the `deeper` half of them alone; or "skewness" for the size
     of the skewness of the heads' entropies. The paper's are those of `printed` (size -> the sides' ids), or of a metric
-    of Table 1. Where some pairs were measured on two machines, the pairs of one stand aside.
+    of Table 1. Where some pairs were measured on two machines, the seeds without such a pair stand aside.
     """
     split = _on_two_machines(studies, sides)
 
@@ -51,7 +51,7 @@ def gap(
     own = partial(over_seeds, studies, "attention", **facts)
     for part, name in numbers.items():
         yield from own(partial(number, name=name, left_out={}), part=part, key=name)
-        title = ", ".join(filter(None, (part, "pairs of one machine")))
+        title = ", ".join(filter(None, (part, "seeds of one machine")))
         facts = {"part": title, "key": name, "aside": True, "without": TWO_MACHINES}
         alike = own(partial(number, name=name, left_out=split), **facts)
         yield from (row for row in alike if row.study in split.values())

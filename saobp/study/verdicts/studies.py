@@ -108,7 +108,8 @@ def over_seeds(
         runs = [run for run in every if not sides or run["parameters"]["algorithm"] in sides]
         runs = [run for run in runs if read(run) is not None]
         if sides:
-            found = [*seed_gaps(runs, read, sides, log=log).values()]
+            gaps = seed_gaps(runs, read, sides, log=log)
+            runs, found = [run for run in runs if run["parameters"]["seed"] in gaps], [*gaps.values()]
         else:
             seeds, values = [run["parameters"]["seed"] for run in runs], pd.Series([*map(read, runs)], dtype=object)
             means = values.groupby(seeds).agg(lambda numbers: of_mean(np.mean(numbers.tolist(), axis=0)))

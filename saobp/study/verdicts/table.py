@@ -140,7 +140,7 @@ def shown(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 def sensitivity(verdicts: Sequence[Verdict]) -> dict[str, pd.DataFrame]:
     """Return, by their caption's key, the numbers that a second run changes, and those that decide a claim as they are
-    and without an algorithm, a size or the pairs of two machines; each with its outcome.
+    and without an algorithm, a size or the seeds with a pair of two machines; each with its outcome.
     """
     parts = [(row.claim, part) for row in verdicts for part in (*row.parts, *row.aside) if part.again]
     twice = [(claim, f"{part.part}, {part.study}", part, part.again) for claim, part in parts]
@@ -158,7 +158,7 @@ def sensitivity(verdicts: Sequence[Verdict]) -> dict[str, pd.DataFrame]:
 
 def _left_out(part: Measurement) -> str:
     """What a measurement leaves out, for readers."""
-    titles = {TWO_MACHINES: "pairs of two machines", **ALGORITHMS}
+    titles = {TWO_MACHINES: "seeds with a pair of two machines", **ALGORITHMS}
     return titles[part.without] if part.without in titles else model_title(part.without)
 
 
