@@ -13,7 +13,7 @@ from transformers import BertForMaskedLM
 from saobp.measure.capture import capture
 from saobp.study.data.task_rows import Task
 from saobp.study.evaluation import attention
-from saobp.study.setup.labels import ATTENTION_MEASURES
+from saobp.study.setup.labels import ATTENTION_MEASURES, GRAPH_MEASURES
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.training import regularizers
 
@@ -25,7 +25,7 @@ def parquet(tmp_path):
     frame = pd.DataFrame(itertools.product(range(40), ("raw", "refined"), range(4)), columns=columns)
     change = (0.1 + 0.001 * (frame["sample"] % 5)) * (frame["matrix"] == "refined")
     level = 0.5 + 0.01 * frame["sample"] + 0.1 * frame["head"] + change
-    frame = frame.assign(**dict.fromkeys((*ATTENTION_MEASURES, *attention.GRAPH), level))
+    frame = frame.assign(**dict.fromkeys((*ATTENTION_MEASURES, *GRAPH_MEASURES), level))
     frame.loc[frame["sample"] == 3, "gtd"] = None
     frame.to_parquet(tmp_path / "capture.parquet")
     return tmp_path / "capture.parquet"
@@ -38,7 +38,7 @@ def test_the_interval_is_that_of_the_change_or_of_the_refined_matrix_with_sample
     assert 0.101 < entropy["low"] < 0.102 < entropy["high"] < 0.103  # levels differ by 0.4 between samples
     assert list(found["samples"][["entropy", "gtd"]]) == [40, 39] and found.loc["gtd", "undefined"] == 1
     found = attention.means(parquet)
-    assert set(found.index) == {*ATTENTION_MEASURES, *attention.GRAPH}
+    assert set(found.index) == {*ATTENTION_MEASURES, *GRAPH_MEASURES}
     entropy = found.loc["entropy"]
     assert entropy["mean"] == pytest.approx(0.5 + 0.195 + 0.15 + 0.102)
     levels = 0.01 * np.arange(40) + 0.001 * (np.arange(40) % 5)

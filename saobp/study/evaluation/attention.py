@@ -11,10 +11,9 @@ from transformers import PreTrainedTokenizerBase
 
 from saobp.study.data import encoding
 from saobp.study.data.task_rows import Task
-from saobp.study.setup.labels import ATTENTION_MEASURES
+from saobp.study.setup.labels import ATTENTION_MEASURES, GRAPH_MEASURES
 from saobp.study.statistics import Estimate, over_samples
 
-GRAPH = ("clustering_barrat", "betweenness")
 POINTS = 1500  # of a scatter plot
 
 
@@ -45,7 +44,7 @@ def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tupl
 def graph_points(parquet: Path) -> dict[str, list[float]]:
     """Return GTD, clustering and betweenness of a seeded sample of the sample-head pairs (Figures 2 and 5)."""
     table = pd.read_parquet(parquet).query("matrix == 'refined'")
-    chosen = table.sample(min(POINTS, len(table)), random_state=0).rename(columns={GRAPH[0]: "clustering"})
+    chosen = table.sample(min(POINTS, len(table)), random_state=0).rename(columns={"clustering_barrat": "clustering"})
     return chosen[["gtd", "clustering", "betweenness"]].round(4).to_dict("list")
 
 
@@ -54,7 +53,7 @@ def means(parquet: Path) -> pd.DataFrame:
 
     Columns: mean, low, high, samples, undefined: samples that are left out.
     """
-    return _over_samples(_by_sample(parquet, [*ATTENTION_MEASURES, *GRAPH]).loc["refined"], "mean")
+    return _over_samples(_by_sample(parquet, [*ATTENTION_MEASURES, *GRAPH_MEASURES]).loc["refined"], "mean")
 
 
 def changes(parquet: Path) -> pd.DataFrame:

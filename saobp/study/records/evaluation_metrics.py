@@ -9,6 +9,7 @@ from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
 from saobp.study.records.training_metrics import Failure, Finished, Interval, Number, exact
+from saobp.study.setup.labels import ATTENTION_MEASURES, GRAPH_MEASURES
 
 
 @exact
@@ -86,16 +87,8 @@ class Mean(TypedDict):
     undefined: NotRequired[float]
 
 
-class Means(TypedDict):
-    """The means of the refined matrix."""
-
-    gtd: Mean
-    indirect_entropy: Mean
-    clustering_barrat: Mean
-    betweenness: Mean
-    entropy: Mean
-    sparsity: Mean
-    column_mass_maximum: Mean
+# those of the refined matrix
+Means = TypedDict("Means", dict.fromkeys((*ATTENTION_MEASURES, *GRAPH_MEASURES), Mean))
 
 
 @exact

@@ -8,25 +8,8 @@ from typing import Any, Literal, NotRequired
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from saobp.study.records.evaluation_metrics import (
-    AttentionMetrics,
-    CheckedResult,
-    CostMetrics,
-    DecoderMetrics,
-    FinetuneMetrics,
-    UntrainedMetrics,
-)
-from saobp.study.records.training_metrics import (
-    BeyondMetrics,
-    BranchedMetrics,
-    Device,
-    ExamRun,
-    Failure,
-    HopsMetrics,
-    PretrainMetrics,
-    Sitting,
-    exact,
-)
+from saobp.study.records import evaluation_metrics, training_metrics
+from saobp.study.records.training_metrics import Device, ExamRun, Failure, Sitting, exact
 from saobp.study.setup.typed_by_hand import first_flaw
 
 SCHEMA = 3
@@ -110,9 +93,12 @@ class Failed(Exception):
 
 
 FORMS = {  # of the stages that tables, figures and claims read; another's metrics are as its notebook has them
-    "pretrain": PretrainMetrics, "branched": BranchedMetrics, "decoder": DecoderMetrics, "finetune": FinetuneMetrics,
-    "attention": AttentionMetrics, "beyond": BeyondMetrics, "hops": HopsMetrics, "retrofit": CheckedResult,
-    "retrofit-untrained": UntrainedMetrics, "cost": CostMetrics, "alternations": CostMetrics,
+    "pretrain": training_metrics.PretrainMetrics, "branched": training_metrics.BranchedMetrics,
+    "hops": training_metrics.HopsMetrics, "beyond": training_metrics.BeyondMetrics,
+    "decoder": evaluation_metrics.DecoderMetrics, "finetune": evaluation_metrics.FinetuneMetrics,
+    "attention": evaluation_metrics.AttentionMetrics, "retrofit": evaluation_metrics.CheckedResult,
+    "retrofit-untrained": evaluation_metrics.UntrainedMetrics, "cost": evaluation_metrics.CostMetrics,
+    "alternations": evaluation_metrics.CostMetrics,
 }  # fmt: skip
 METRICS = {stage: TypeAdapter(form) for stage, form in FORMS.items()}
 RECORD, EXAM_RUN, SITTING = (TypeAdapter(form) for form in (Record, ExamRun, Sitting))

@@ -23,6 +23,7 @@ PAPER_ALGORITHMS = ("original", "high", "low", "elemmul")  # the rows of Tables 
 PUBLISHED_ALGORITHMS = {name: ALGORITHMS[name] for name in PAPER_ALGORITHMS}  # as the tables print them
 
 ATTENTION_MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")  # compared everywhere
+GRAPH_MEASURES = ("clustering_barrat", "betweenness")  # of the graph of a head's attention
 
 
 def size(model: str) -> str:
