@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from saobp.study.data.masking import SeededMasking, causal_batch
 from saobp.study.setup.studies import load_study
-from saobp.study.training import checkpoints, pretraining, trainer
+from saobp.study.training import pretraining, trainer
 
 STUDY = load_study("paper")
 WORDS = 30_522  # of the released BERT's vocabulary
@@ -32,7 +32,7 @@ def tokenizer():
 )
 def test_every_model_of_the_paper_takes_a_step(model, algorithm, tokenizer, tmp_path):
     """The first of its recipe's steps, on a few sequences of its length, at its full rate."""
-    encodes, recipe = not model.startswith("gpt2-"), checkpoints.recipe_of(STUDY, model)
+    encodes, recipe = not model.startswith("gpt2-"), STUDY.recipe(model)
     network = pretraining.untrained(STUDY, model, algorithm, 42, tokenizer)
     collator = SeededMasking(tokenizer, recipe.masking, 42) if encodes else causal_batch
     weights = network.bert.encoder.layer[0].attention.self.query if encodes else network.transformer.h[0].attn.c_attn

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from annotated_types import Ge, Gt, MinLen
 from pydantic import ValidationError, model_validator
 
-from saobp.study.setup import paths, recipes, typed_by_hand
+from saobp.study.setup import labels, paths, recipes, typed_by_hand
 from saobp.study.setup.recipes import Algorithm, Model, Positive, Pretraining, Schedule, Seeds
 
 
@@ -71,21 +71,20 @@ class Study(typed_by_hand.Strict):
         return [(m, a, task) for m, a in pairs for task in plan.tasks_of.get(m, plan.tasks)]
 
     def recipe(self, model: str) -> Pretraining:
-        """Return how a model of this study is pretrained: `pretrain`, with its size's own schedule if it has one."""
-        return self._scheduled(self.pretrain, model)
+        """Return how an encoder ("mini") or decoder ("gpt2-mini") is pretrained, by its size's own schedule if any."""
+        size = model.removeprefix(labels.DECODER)
+        usual = self.section("decoder").pretrain if labels.is_decoder(model) else self.pretrain
+        return usual.changed(**dict(self.schedules[size])) if size in self.schedules else usual
+
+    def decoder_recipe(self, size: str) -> Pretraining:
+        """Return how the decoder of a size is pretrained."""
+        return self.recipe(labels.DECODER + size)
 
     def section(self, name: str) -> Any:
         """Return a section that a study may leave out. Raises StudyError, one line, if this one does."""
         if (found := getattr(self, name)) is None:
             raise StudyError(f"study {self.name} has no section `{name}`: add it, or take a study that has one")
         return found
-
-    def decoder_recipe(self, model: str) -> Pretraining:
-        """Return how a decoder of this study is pretrained, by the same schedules."""
-        return self._scheduled(self.section("decoder").pretrain, model)
-
-    def _scheduled(self, recipe: Pretraining, model: str) -> Pretraining:
-        return recipe.changed(**dict(self.schedules[model])) if model in self.schedules else recipe
 
 
 def available() -> list[str]:

@@ -13,7 +13,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallba
 from saobp.study.data import sources
 from saobp.study.data.sources import Source
 from saobp.study.setup import labels, paths, recipes
-from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.sizes_and_strengths import strength_used
 from saobp.study.setup.studies import Study, load_study
 from saobp.study.training import precision, regularizers
@@ -25,16 +24,10 @@ MEASURING = ("evaluations", "evaluation_sequences", "held_out", "save_every")  #
 TEXT = ("corpus", "tokenizer", "vocabulary", "tokens")  # of a study, beside its data: what its models read
 
 
-def recipe_of(study: Study, model: str) -> Pretraining:
-    """Return how an encoder ("mini"), or a decoder ("gpt2-mini"), of a study is pretrained."""
-    size = model.removeprefix(labels.DECODER)
-    return study.decoder_recipe(size) if labels.is_decoder(model) else study.recipe(size)
-
-
 def work_folder(study: Study, model: str, algorithm: str, seed: int, text: str) -> Path:
     """Return where a pretraining run keeps what it continues from; another recipe, λ or text gets another folder."""
     strength = study.strengths.get(model.removeprefix(labels.DECODER))
-    identity = (recipes.identity(recipe_of(study, model)), strength, text)
+    identity = (recipes.identity(study.recipe(model)), strength, text)
     return paths.build(study.name) / "work" / marked(f"{model}-{algorithm}-{seed}", identity)
 
 
@@ -85,7 +78,7 @@ def made_of(study: Study, model: str, algorithm: str, seed: int) -> dict[str, An
     strength = strength_used(model.removeprefix(labels.DECODER), algorithm, study.strengths)
     given = {"algorithm": algorithm, "strength": strength, "seed": seed, "data": sources.chosen(study.data)}
     text = {name: said.get(name, getattr(study, name)) for name in TEXT}
-    trained = {key: value for key, value in recipe_of(study, model).model_dump().items() if key not in MEASURING}
+    trained = {key: value for key, value in study.recipe(model).model_dump().items() if key not in MEASURING}
     return given | text | trained
 
 

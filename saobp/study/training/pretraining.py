@@ -44,7 +44,7 @@ def texts(study: Study, model: str, source: Source) -> tuple[PreTrainedTokenizer
 
     A study's token file takes the place of its corpus for encoders; DataError if it is none, or of another study.
     """
-    recipe, plan = checkpoints.recipe_of(study, model), study.decoder if labels.is_decoder(model) else study
+    recipe, plan = study.recipe(model), study.decoder if labels.is_decoder(model) else study
     if plan is study and study.tokens:
         *found, about = corpora.read_file(Path(study.tokens))
         for name, value in _content(study, recipe).items():
@@ -73,7 +73,7 @@ def write_tokens(file: Path, study_name: str, names: Sequence[str] = ()) -> Path
 
 def untrained(study: Study, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
     """Return a model before training with its algorithm, a factor or for encoders a penalty; ValueError for another."""
-    size, recipe = model.removeprefix(labels.DECODER), checkpoints.recipe_of(study, model)
+    size, recipe = model.removeprefix(labels.DECODER), study.recipe(model)
     kind, known = ("decoder", DecoderAlgorithm) if labels.is_decoder(model) else ("encoder", Algorithm)
     if algorithm not in get_args(known):
         raise ValueError(f"algorithm: no {kind} has '{algorithm}'; choose one of {', '.join(get_args(known))}")
@@ -96,7 +96,7 @@ def train(
     study: Study, model: str, algorithm: str, seed: int, *, network: nn.Module, tokenizer: Any, text: Any, held_out: Any
 ) -> list[dict[str, Any]]:
     """Pretrain a network in place on what `texts` returned, or continue a run that was cut off; returns the log."""
-    recipe = checkpoints.recipe_of(study, model)
+    recipe = study.recipe(model)
     folder = checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint)
     given = {"folder": folder, "seed": seed, "measure": held_out_measure(recipe, tokenizer, held_out)}
     return trainer.pretrain(network, text, batches(tokenizer, recipe.masking, seed), recipe, **given)
