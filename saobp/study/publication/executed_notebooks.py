@@ -84,15 +84,16 @@ def of_defaults() -> dict[Path, NotebookNode]:
         alike = (run for run in mine if all(usual.get(name) == run.values[name] for name in {*run.values} - UNNAMED))
         if (run := next(alike, None)) is None:
             raise FileNotFoundError(f"{folder}: no run of {path.name} by its defaults; run `make reproduce` first")
-        found[path] = node = _clean(run.node)
+        found[path] = node = cleaned(run.node)
         if [cell.source for cell in node.cells] != [cell.source for cell in nbformat.read(path, as_version=4).cells]:
             ran = folder / f"{run.name}.ipynb"
             raise ValueError(f"{ran}: ran other cells than {path.name} has now; run `make reproduce` again")
     return found
 
 
-def _clean(node: NotebookNode) -> NotebookNode:
-    """Keep what a reader of the notebook's defaults would see, and nothing of the machine it ran on."""
+def cleaned(node: NotebookNode) -> NotebookNode:
+    """Return a copy of what a reader of an executed notebook would see, with nothing of the machine it ran on."""
+    node = nbformat.from_dict(node)
     node.metadata = {key: node.metadata[key] for key in ("kernelspec", "language_info") if key in node.metadata}
     node.cells = [cell for cell in node.cells if "injected-parameters" not in cell.metadata.get("tags", [])]
     codes = [cell for cell in node.cells if cell.cell_type == "code"]

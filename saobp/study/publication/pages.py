@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import nbformat
 from jinja2 import Environment, PackageLoader, pass_context
 from markupsafe import Markup
 from nbconvert import HTMLExporter
@@ -63,18 +62,14 @@ _exporter = cache(PageExporter)
 
 def shown(run: Executed) -> NotebookNode:
     """Return the cells that a reader needs: no progress bars, no marks for tests, the run's parameters as one line."""
-    node = nbformat.from_dict({**run.node, "cells": []})
-    for cell in run.node.cells:
-        tags = cell.metadata.get("tags", [])
-        if run.values and "parameters" in tags:
-            node.cells.append(new_markdown_cell(render("run.md", values=executed_notebooks.named(run.values))))
-            others = re.sub(rf"^({'|'.join(run.values)})\b.*\n?", "", cell.source, flags=re.MULTILINE)
-            cell = nbformat.from_dict({**cell, "source": others.rstrip()})
-        if "outputs" in cell:
-            outputs = [output for output in cell.outputs if not executed_notebooks.is_progress(output)]
-            cell = nbformat.from_dict({**cell, "outputs": outputs})
-        if "injected-parameters" not in tags and (cell.source.strip() or cell.get("outputs")):
-            node.cells.append(cell)
+    node, cells = executed_notebooks.cleaned(run.node), []
+    for cell in node.cells:
+        if run.values and "parameters" in cell.metadata.get("tags", []):
+            cells.append(new_markdown_cell(render("run.md", values=executed_notebooks.named(run.values))))
+            cell.source = re.sub(rf"^({'|'.join(run.values)})\b.*\n?", "", cell.source, flags=re.MULTILINE).rstrip()
+        if cell.source.strip() or cell.get("outputs"):
+            cells.append(cell)
+    node.cells = cells
     return node
 
 
