@@ -13,7 +13,7 @@ from saobp.study.setup.sizes_and_strengths import Size
 from saobp.study.setup.tasks_and_metrics import GLUE
 
 MODELS = tuple(map(labels.published_model, labels.PAPER_SIZES))
-METHODS = tuple(map(labels.published_algorithm, labels.PAPER_ALGORITHMS))
+METHODS = tuple(map(labels.algorithm_title, labels.PAPER_ALGORITHMS))
 OUR_SIZES = dict(zip(MODELS, labels.PAPER_SIZES))
 OUR_ALGORITHMS = dict(zip(METHODS, labels.PAPER_ALGORITHMS))
 TABLE_2 = tuple(tasks_and_metrics.BENCHMARKS.values())

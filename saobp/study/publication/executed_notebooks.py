@@ -9,7 +9,7 @@ import nbformat
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from nbformat import NotebookNode
 
-from saobp.study.records import PRETRAINED
+from saobp.study.records import IDENTITY, PRETRAINED
 from saobp.study.records.execution import declared_parameters
 from saobp.study.setup import labels, paths
 
@@ -67,8 +67,7 @@ def is_progress(output: NotebookNode) -> bool:
 
 def named(values: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a run in the reader's order, the study by its name and without the record's place."""
-    order = [*PRETRAINED, "group", "finetune_seed"]  # and what else there is
-    names = sorted(values.keys() - UNNAMED, key=lambda name: ([*order, name].index(name), name))
+    names = sorted(values.keys() - UNNAMED, key=lambda name: ([*IDENTITY, name].index(name), name))
     return {"study": Path(values["study_name"]).stem} | {name: values[name] for name in names}
 
 

@@ -20,7 +20,6 @@ ALGORITHMS = {  # in the order of every legend; their colours: figures/style.py
     "shuffled": "Shuffled",
 }
 PAPER_ALGORITHMS = ("original", "high", "low", "elemmul")  # the rows of Tables 1, 2, 8 and 9, in their order
-PUBLISHED_ALGORITHMS = {name: ALGORITHMS[name] for name in PAPER_ALGORITHMS}  # as the tables print them
 
 ATTENTION_MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")  # compared everywhere
 GRAPH_MEASURES = ("clustering_barrat", "betweenness")  # of the graph of a head's attention
@@ -46,11 +45,6 @@ def published_model(model: str) -> str:
     return ("GPT2-" if is_decoder(model) else "") + size(model).capitalize()
 
 
-def published_algorithm(algorithm: str) -> str:
-    """An algorithm's name in the published tables; one that they do not have keeps its own."""
-    return PUBLISHED_ALGORITHMS.get(algorithm, algorithm)
-
-
 WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 PUBLIC = {"minilm": "MiniLM", "smollm2": "SmolLM2-135M-Instruct"}
 
@@ -69,7 +63,7 @@ def model_title(model: str) -> str:
 
 
 def algorithm_title(algorithm: str) -> str:
-    """An algorithm's name for readers; an unknown one keeps its own name."""
+    """An algorithm's name for readers, and in the published tables; an unknown one keeps its own name."""
     return ALGORITHMS.get(algorithm, algorithm)
 
 

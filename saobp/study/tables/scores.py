@@ -53,7 +53,7 @@ def table(number: int, records: Sequence[Record], published: Published) -> Table
     else:
         looked = select(records, "attention") if number == 1 else records
         rows = [
-            (model, name, {"model": labels.published_model(model), "algorithm": labels.published_algorithm(name)})
+            (model, name, {"model": labels.published_model(model), "algorithm": labels.algorithm_title(name)})
             for model in estimates.sizes(records, decoder=number == 7)
             for name in _shown_algorithms(looked, model)
         ]

@@ -79,7 +79,7 @@ def _cost_cell(run: Record | None, published: Published, way: str, name: str, ke
     """One quantity of a way; a time has its ratio to Original's, ours round by round, the paper's of its numbers."""
     found = (run["metrics"]["ways"].get(way, {}) if run else {}).get(keys["phase"]) or {}
     # the paper's Original is the fused one: its multiply-accumulates lack what a counter cannot see
-    printed = "" if "_" in way else published.printed(9, algorithm=labels.published_algorithm(way), **keys)
+    printed = "" if "_" in way else published.printed(9, algorithm=labels.algorithm_title(way), **keys)
     ours, ratio, theirs = _quantity(found, name, run), None, None
     if name == "milliseconds" and way != "original":
         plain, of = published.value(9, algorithm="Original", **keys), found.get("ratio")

@@ -37,7 +37,7 @@ def gap(
     def paper(model: str) -> float | None:
         if printed:
             return float(np.subtract(*map(studies.paper.claim, printed[labels.size(model)])))
-        names, given = [labels.published_algorithm(side) for side in sides], {"model": labels.published_model(model)}
+        names, given = [labels.algorithm_title(side) for side in sides], {"model": labels.published_model(model)}
         return studies.printed(1, metric, names, **given) if metric else None
 
     def number(run: Record, name: str, left_out: dict[int, str]) -> float | None:
