@@ -10,10 +10,8 @@ from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from nbformat import NotebookNode
 
 from saobp.study.records import IDENTITY, PRETRAINED
-from saobp.study.records.execution import declared_parameters
+from saobp.study.records.execution import UNNAMED, declared_parameters
 from saobp.study.setup import labels, paths
-
-UNNAMED = {"study_name", "record"}  # parameters that tell no run of a study from another
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from saobp.study import records
 from saobp.study.setup import paths, recipes, studies, typed_by_hand
 
 KERNEL = "python3"
+UNNAMED = {"study_name", "record"}  # parameters that tell no run of a study from another
 
 
 class NotebookFailed(click.ClickException):
@@ -97,7 +98,7 @@ def run(
         paths.own_folder(path.parent)
     values["record"] = str(record)
     before = record.stat().st_mtime_ns if record.exists() else None
-    chosen = {name: value for name, value in values.items() if name not in ("study_name", "record")}
+    chosen = {name: value for name, value in values.items() if name not in UNNAMED}
     again = own and any(value != declared[name] for name, value in chosen.items())
     _execute(notebook, output, values, "once" if again else "")
     if not record.exists() or record.stat().st_mtime_ns == before:
