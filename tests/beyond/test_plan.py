@@ -38,7 +38,8 @@ RETROFIT = plan.section(plan.file(), "retrofit", retrofit.Retrofit)
 
 def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_outcome_means():
     read = plan.read(plan.file())
-    assert set(read.studies) == {"retrofit", "retrofit-untrained", "hops", "scratch", "branched", "decoders", "cost"}
+    names = {"retrofit", "retrofit-untrained", "hops", "scratch", "branched", "decoders", "cost", "paper"}
+    assert set(read.studies) == names
     for study in read.studies.values():
         assert set(study.outcomes) == {"supported", "contradicted", "no effect", "imprecise"}
     for name, reader in READERS.items():

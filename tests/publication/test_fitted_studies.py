@@ -1,5 +1,7 @@
 """Rows of the tables: named as typed; within a budget by a schedule fitted to the machine, one for all of a size."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -65,10 +67,14 @@ def test_a_quick_step_is_timed_whole_in_each_precision(few, whole, expected, mon
 def fitted(tmp_path, monkeypatch):
     """Gives the copy of the smoke study for a budget, on a machine whose step takes half a second."""
     monkeypatch.setattr(paths, "build", lambda name: tmp_path / name)
-    monkeypatch.setattr(fitted_studies, "step_time", lambda network, batch, wanted: ("fp32", 0.5))
+    monkeypatch.setattr(fitted_studies, "step_time", lambda network, batch, wanted: ("bf16", 0.5))
     monkeypatch.setattr(fitted_studies, "sample_time", lambda model, length: 2.0)
+    clock = SimpleNamespace(perf_counter=lambda: 0.0)
+    monkeypatch.setattr(fitted_studies, "time", clock)
 
-    def copy(*models, minutes=2, of=SMOKE):
+    def copy(*models, minutes=2, of=SMOKE, gone=0.0):
+        told = iter([0.0])
+        clock.perf_counter = lambda: next(told, gone)
         path, study = fitted_studies.own_copy(of, minutes, None, models, cores=4)
         assert path == tmp_path / "smoke" / "smoke.yaml" and load_study(path) == study
         return study
@@ -85,6 +91,15 @@ def test_a_budget_gives_a_copy_of_the_study_whose_record_says_so(fitted):
     said = {entry["matter"]: entry for entry in departures.departures(study, "mini-quarter", text, "high", 7)}
     assert said["minutes for a row"] == {"matter": "minutes for a row", "ours": 2, "paper": None}
     assert said["steps"]["ours"] == recipe.steps
+
+
+def test_what_unpacking_and_timing_take_is_part_of_the_minutes(fitted, tmp_path):
+    whole = fitted("mini-quarter")
+    (tmp_path / "smoke" / "smoke.yaml").unlink()
+    late = fitted("mini-quarter", gone=20.0)
+    fewer = fitted_studies.SHARE * 20.0 / (fitted_studies.LOAD * 0.5)
+    assert whole.recipe("mini-quarter").steps - late.recipe("mini-quarter").steps == pytest.approx(fewer, rel=0.2)
+    assert late.finetune.limit_train < whole.finetune.limit_train
 
 
 def test_later_rows_of_a_budget_have_the_same_steps_and_another_budget_or_study_is_refused(fitted, monkeypatch):

@@ -1,6 +1,7 @@
 """README and the other pages: every number comes from code, every link leads somewhere, outcomes follow the plan."""
 
 import re
+import shutil
 from dataclasses import replace
 from functools import cache
 from math import log
@@ -14,6 +15,7 @@ from jinja2 import Environment, nodes
 from scipy import stats
 
 from saobp.equations import factors
+from saobp.study import tables as study_tables
 from saobp.study import verdicts
 from saobp.study.figures import style
 from saobp.study.records import tracked
@@ -341,34 +343,52 @@ def test_what_stands_beside_a_claim_is_found_by_its_keys_and_not_by_what_readers
     renamed = claims.assign(measurement=claims["measurement"] + " renamed", part="renamed")
     monkeypatch.setattr(tables, "read", lambda name: renamed)
     assert repr(tables.claimed("sparsity-share", "scratch", without="two_machines")) == repr(alike)
-    with pytest.raises(KeyError, match="claims.csv: 2 rows with claim 'deep-entropy'"):
+    with pytest.raises(ValueError, match="claims.csv: 2 rows with claim 'deep-entropy'"):
         tables.claimed("deep-entropy", "scratch", without="two_machines")
     assert tables.claimed("deep-entropy", "scratch", key="entropy", without="two_machines").seeds == 6
 
 
 def test_a_cell_is_found_by_its_keys_and_not_by_what_readers_see(monkeypatch):
-    cell, below, tasks = tables.cell(6, "mini-narrow", "cross_gtd-checkpoints", "wikitext"), *tables.below_words()
+    cell, below, tasks = (
+        tables.cell(6, "mini-narrow", "cross_gtd-checkpoints", "wikitext"),
+        *tables.below_words("mini-narrow"),
+    )
     assert (cell["published"], cell["line"]) == (-0.87, "Cross GTD, checkpoints") and 0 < below < tasks == 9
     frames = {
         name: tables.read(name).assign(row="renamed", model="renamed", line="renamed") for name in ("table6", "table8")
     }
-    differences = tables.score_differences()
+    differences = tables.score_differences("mini-narrow")
     monkeypatch.setattr(tables, "read", frames.get)
     assert tables.cell(6, "mini-narrow", "cross_gtd-checkpoints", "wikitext")["ours"] == cell["ours"]
-    assert tables.below_words() == (below, tasks) and repr(tables.score_differences()) == repr(differences)
+    assert tables.below_words("mini-narrow") == (below, tasks)
+    assert repr(tables.score_differences("mini-narrow")) == repr(differences)
     with pytest.raises(
-        KeyError, match="table6.csv: 0 rows with model_key 'mini-narrow', line_key 'gtd', column 'sst2'"
+        ValueError, match="table6.csv: 0 rows with model_key 'mini-narrow', line_key 'gtd', column 'sst2'"
     ):
         tables.cell(6, "mini-narrow", "gtd", "sst2")
 
 
-def test_a_column_with_the_difference_of_two_sizes_is_refused_where_a_text_names_one(monkeypatch):
+def test_a_column_with_two_differences_of_a_size_is_refused_where_a_text_names_one(monkeypatch):
     once = tables.read("table8")
-    again = once[once["line_key"] == "high"].assign(model_key="small")
-    assert tables.score_differences()
-    monkeypatch.setattr(tables, "read", lambda name: pd.concat([once, again]))
-    with pytest.raises(KeyError, match="'mini-narrow', 'small'"):
-        tables.score_differences()
+    assert tables.score_differences("mini-narrow") and not tables.score_differences("mini")
+    monkeypatch.setattr(tables, "read", lambda name: pd.concat([once, once[once["line_key"] == "high"]]))
+    with pytest.raises(ValueError, match="mini-narrow"):
+        tables.score_differences("mini-narrow")
+
+
+def test_rows_at_the_papers_size_change_no_sentence_on_a_scaled_down_model(monkeypatch, tmp_path):
+    """As after `saobp publish --study paper`: the rows come first in every table, and all pages can still be filled."""
+    runs = tracked.study("narrow")
+    ours = [run for run in runs if run["parameters"].get("seed") == 42 and run["parameters"].get("model")]
+    first = [run | {"study": "paper", "parameters": run["parameters"] | {"model": "mini"}} for run in ours
+             if run["parameters"]["model"] == "mini-narrow"]  # fmt: skip
+    before = fill.pages()
+    shutil.copytree(paths.figures(), tmp_path, dirs_exist_ok=True)
+    for number in range(1, 10):
+        study_tables.write(number, runs, tmp_path, ["csv"], first=first)
+    monkeypatch.setattr(paths, "figures", lambda: tmp_path)
+    assert tables.score_differences("mini") and tables.read("table2")["model_key"].iloc[0] == "mini"
+    assert fill.pages() == before
 
 
 def test_seeds_that_know_a_hop_with_one_algorithm_only_are_counted_and_tested_by_their_signs(monkeypatch):

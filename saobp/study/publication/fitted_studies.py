@@ -41,8 +41,10 @@ def own_copy(
 ) -> tuple[Path, Study]:
     """Return the file and the study's copy for a budget and a token file, with a schedule for each model.
 
-    Raises StudyError or DataError, one line, before anything is trained.
+    What this takes is part of the first row's minutes. Raises StudyError or DataError, one line, before anything is
+    trained.
     """
+    began = time.perf_counter()
     path, source = paths.build(study.name) / f"{study.name}.yaml", sources.resolve(study.data)
     wanted = {"minutes": minutes or study.minutes, "tokens": str(tokens.resolve()) if tokens else study.tokens}
     made_of = checkpoints.marked(study.name, study.changed(**wanted, **APART).model_dump())
@@ -57,8 +59,8 @@ def own_copy(
         text = {"corpus": corpora.read_file(tokens)[-1]["corpus"]} if tokens else {}
         new, first = at_hand(study.changed(**wanted, **text), source), True
     for model in dict.fromkeys(models):
-        if not study.minutes and minutes and new.recipe(model) == study.recipe(model):
-            new = fitted(new, model, source, cores, first=first)
+        if not study.minutes and minutes and new.schedules.get(model) == study.schedules.get(model):
+            new = fitted(new, model, source, cores, began, first=first)
     paths.write_text(mark, made_of)
     paths.write_text(
         path, "# Fitted by `saobp reproduce --rows`: remove it to fit anew.\n" + json.dumps(new.model_dump(), indent=2)
@@ -87,8 +89,8 @@ def at_hand(study: Study, source: sources.Source) -> Study:
     return study.changed(finetune=tuned, attention=study.attention.changed(tasks=tasks), **APART)
 
 
-def fitted(study: Study, model: str, source: sources.Source, cores: int, *, first: bool) -> Study:
-    """Return a study whose schedule for a model fits its minutes; of the `first` model also what follows.
+def fitted(study: Study, model: str, source: sources.Source, cores: int, began: float, *, first: bool) -> Study:
+    """Return a study whose schedule for a model fits its minutes, since it `began`; of the `first` what follows, too.
 
     High, which takes longest, is timed whatever the row: the rows of a size have the same steps.
     """
@@ -98,7 +100,8 @@ def fitted(study: Study, model: str, source: sources.Source, cores: int, *, firs
     masking = SeededMasking(tokenizer, recipe.masking, 0)
     batch = masking([text[index] for index in range(min(recipe.batch, len(text)))])
     name, seconds = step_time(network, batch, recipe.precision)
-    schedule, sequences = within(recipe, seconds, study.minutes, model)
+    gone = time.perf_counter() - began
+    schedule, sequences = within(recipe, seconds, study.minutes, model, START + SHARE * gone)
     study = study.changed(schedules={**study.schedules, model: schedule})
     if not first:
         return study
@@ -106,24 +109,24 @@ def fitted(study: Study, model: str, source: sources.Source, cores: int, *, firs
     few = {key: values[: study.finetune.batch] for key, values in batch.items()}
     item = step_time(network, few, name)[1] / study.finetune.batch * study.finetune.length / recipe.length
     count = len(study.finetune.groups) + len(study.attention.tasks)
-    left = 60 * study.minutes * (1 - SHARE) * min(1, cores / count) - START
+    left = (60 * study.minutes - gone) * (1 - SHARE) * min(1, cores / count) - START
     limit = most_items(study, source, item, left)
     samples = min(study.attention.samples, max(TIMED, int(left / sample_time(model, study.attention.length))))
     tuned = study.finetune.changed(precision=name, limit_train=limit, limit_evaluation=limit)
     return study.changed(pretrain=pretrain, finetune=tuned, attention=study.attention.changed(samples=samples))
 
 
-def within(recipe: Pretraining, seconds: float, minutes: int, model: str) -> tuple[Schedule, int]:
-    """Return the schedule whose steps of so many seconds fit, and the sequences of a held-out check.
+def within(recipe: Pretraining, seconds: float, minutes: int, model: str, start: float = START) -> tuple[Schedule, int]:
+    """Return the schedule whose steps of so many seconds fit after the `start`, and a held-out check's sequences.
 
     The warm-up keeps its share of the steps. A check costs a third of a step per sequence.
     """
-    whole = (SHARE * 60 * minutes - START) / (LOAD * seconds)
+    whole = (SHARE * 60 * minutes - start) / (LOAD * seconds)
     checks = (recipe.evaluations + 2) / (3 * recipe.batch)  # steps' time for one sequence of each
     sequences = min(recipe.evaluation_sequences, max(TIMED, int(CHECKS * whole / checks)))
     steps = min(recipe.steps, int(whole - checks * sequences))
     if steps < 1:
-        least = ceil((START + LOAD * seconds * (1 + checks * TIMED)) / (SHARE * 60))
+        least = ceil((start + LOAD * seconds * (1 + checks * TIMED)) / (SHARE * 60))
         raise StudyError(f"--minutes {minutes}: a step of {model} takes {seconds:.1f} s here; give at least {least}")
     warmup = round(steps * recipe.warmup / recipe.steps)
     return Schedule(steps=steps, learning_rate=recipe.learning_rate, warmup=warmup), sequences

@@ -98,11 +98,11 @@ def find(name_or_path: str | Path) -> Path:
     if text.endswith((".yaml", ".yml")):
         return Path(text)
     known = paths.root() / "notebooks" / "studies" / f"{text}.yaml"
+    if "/" not in text and known.is_file():
+        return known
     if any(text in typed_by_hand.read(plan) for plan in (paths.root() / "data" / "plan").glob("*.yaml")):
         raise StudyError(f"{text!r} is a planned study, a section of data/plan: SCALE.md has the command of its runs")
-    if "/" in text or not known.is_file():
-        raise StudyError(f"no study is called {text!r}: choose one of {', '.join(available())}")
-    return known
+    raise StudyError(f"no study is called {text!r}: choose one of {', '.join(available())}")
 
 
 def load_study(name_or_path: str | Path) -> Study:

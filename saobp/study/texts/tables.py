@@ -16,24 +16,24 @@ def read(name: str) -> pd.DataFrame:
 
 
 def _one(name: str, **keys: str) -> pd.Series:
-    """Return the one row of figures/NAME.csv whose columns have these values; KeyError for none or several."""
+    """Return the one row of figures/NAME.csv whose columns have these values; ValueError for none or several."""
     frame = read(name)
     found = frame[(frame[[*keys]] == [*keys.values()]).all(axis=1)]
     if len(found) != 1:
         said = ", ".join(f"{column} {value!r}" for column, value in keys.items())
-        raise KeyError(f"{name}.csv: {len(found)} rows with {said}")
+        raise ValueError(f"{name}.csv: {len(found)} rows with {said}")
     return found.iloc[0]
 
 
 def cell(number: int, model: str, line: str, column: str) -> pd.Series:
-    """Return a table's cell by its keys: published, ours, low, high, runs, …. Raises KeyError where there is none."""
+    """Return a table's cell by its keys: published, ours, low, high, runs, …. Raises ValueError where there is none."""
     return _one(f"table{number}", model_key=model, line_key=line, column=column)
 
 
 def claimed(claim: str, study: str, **beside: str) -> Estimate:
     """Return what decides a claim in a study, or what stands `beside` it, by its `key` or what it is `without`.
 
-    KeyError for none or several.
+    ValueError for none or several.
     """
     row = _one("claims", claim=claim, study=study, role="aside" if beside else "primary", **beside)
     return Estimate(*row[["estimate", "low", "high"]].astype(float), int(row["n"]))
@@ -42,12 +42,12 @@ def claimed(claim: str, study: str, **beside: str) -> Estimate:
 def score_differences(model: str) -> dict[str, Estimate]:
     """Return High − Original of a size on each task of Table 8 that was run, by column: paired, over runs and items.
 
-    KeyError where a column has several, of several studies: a text has to say which.
+    ValueError where a column has several, of several studies: a text has to say which.
     """
     frame = read("table8").query("model_key == @model")
     found = frame.dropna(subset="difference").query("line_key == 'high'").set_index("column")
     if found.index.has_duplicates:
-        raise KeyError(f"table8.csv: several rows of {model}, High, have a difference")
+        raise ValueError(f"table8.csv: several rows of {model}, High, have a difference")
     columns = ["difference", "difference_low", "difference_high", "runs"]
     return {column: Estimate(*gap) for column, gap in found[columns].iterrows()}
 
