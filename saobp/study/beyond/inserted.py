@@ -14,7 +14,7 @@ from scipy import stats
 from torch import nn
 
 import saobp
-from saobp.measure.gtd_and_entropy import attention_entropy, gtd, sparsity
+from saobp.measure.gtd_and_entropy import attention_entropy, column_mass_maximum, gtd, sparsity
 from saobp.models import public
 from saobp.models.apply import raw_attentions
 from saobp.models.module import Refinement
@@ -106,7 +106,7 @@ LAYER_MEASURES: dict[str, Callable[..., torch.Tensor]] = {
     "entropy": attention_entropy,
     "gtd": gtd,
     "sparsity": sparsity,
-    "largest_column_share": lambda attention, mask: attention.sum(-2).amax(-1) / mask.sum(-1)[:, None],
+    "largest_column_share": lambda attention: column_mass_maximum(attention) / attention.shape[-1],
 }
 
 
@@ -120,8 +120,7 @@ def attention_by_layer(
         given = tokenizer(*text, return_tensors="pt", truncation=True, max_length=TOKENS)
         with raw_attentions(model) as pairs:
             model(**given)
-        options = {"mask": given["attention_mask"].bool()}
-        found.append([[[LAYER_MEASURES[n](a, **options).mean().item() for a in pair] for n in names] for pair in pairs])
+        found.append([[[LAYER_MEASURES[n](side).mean().item() for side in pair] for n in names] for pair in pairs])
     means = np.mean(found, axis=0).tolist()
     return [{name: {"raw": raw, "refined": after} for name, (raw, after) in zip(names, layer)} for layer in means]
 
