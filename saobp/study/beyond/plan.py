@@ -121,9 +121,9 @@ def _validated(path: Path, name: str, kind: type[Kind], given: Any) -> Kind:
     try:
         return kind.model_validate(given)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        parts = [str(part) for part in (name, *first["loc"]) if part not in ("", "studies")]
-        raise ValueError(f"{path}: key '{'.'.join(parts)}': {first['msg']}") from None
+        key, first = typed_by_hand.first_flaw(error)
+        key = f"{name}.{key}".strip(".").removeprefix("studies.")
+        raise ValueError(f"{path}: key '{key}': {first['msg']}") from None
 
 
 def command(name: str, kind: type[Kind], listed: Callable[[Kind], Iterable[Entry]]) -> click.Command:
