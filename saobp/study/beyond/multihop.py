@@ -25,7 +25,7 @@ from saobp.study.setup.sizes_and_strengths import Size
 from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures, checkpoints, departures, regularizers, trainer
 
-OTHERS = ("algorithms", "seeds", "layers", "more_seeds")  # of a plan: they make a run no other one
+OTHERS = {"algorithms", "seeds", "layers", "more_seeds"}  # of a plan: they make a run no other one
 ASKED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
 
 
@@ -93,9 +93,8 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
     loss, accuracy by hops, seconds; "outcomes": hops -> 0 or 1 a question; "failed": a `Failure` if it has neither.
     """
     recipe = plan.pretrain
-    given = plan.model_dump() | {"pretrain": identity(recipe.changed(held_out="first"))}  # it reads no held-out text
-    given = {key: value for key, value in given.items() if key not in OTHERS}
-    name = checkpoints.marked(f"{algorithm}-{layers}-{seed}", given)
+    own = {"pretrain": identity(recipe.changed(held_out="first"))}  # it reads no held-out text
+    name = checkpoints.marked(f"{algorithm}-{layers}-{seed}", plan.model_dump(exclude=OTHERS) | own)
     done = folder / f"{name}.json"
     if not done.exists():
         network = encoder(plan, layers, algorithm, seed)

@@ -20,7 +20,7 @@ from saobp.study.training import precision, regularizers
 KEPT = 2  # whole checkpoints of a run: should the newest be damaged, there is the one before
 NAME = re.compile(r"checkpoint-\d+")
 TRAINING = "training.json"  # in a finished model's folder: what it was made of
-MEASURING = ("evaluations", "evaluation_sequences", "held_out", "save_every")  # of a recipe: they train nothing
+MEASURING = {"evaluations", "evaluation_sequences", "held_out", "save_every"}  # of a recipe: they train nothing
 TEXT = ("corpus", "tokenizer", "vocabulary", "tokens")  # of a study, beside its data: what its models read
 
 
@@ -78,8 +78,7 @@ def made_of(study: Study, model: str, algorithm: str, seed: int) -> dict[str, An
     strength = strength_used(model.removeprefix(labels.DECODER), algorithm, study.strengths)
     given = {"algorithm": algorithm, "strength": strength, "seed": seed, "data": sources.chosen(study.data)}
     text = {name: said.get(name, getattr(study, name)) for name in TEXT}
-    trained = {key: value for key, value in study.recipe(model).model_dump().items() if key not in MEASURING}
-    return given | text | trained
+    return given | text | study.recipe(model).model_dump(exclude=MEASURING)
 
 
 def folder_of(study_name: str, model: str, algorithm: str, seed: int) -> Path:
