@@ -99,7 +99,7 @@ def test_what_unpacking_and_timing_take_is_part_of_the_minutes(fitted, tmp_path)
     late = fitted("mini-quarter", gone=20.0)
     fewer = fitted_studies.SHARE * 20.0 / (fitted_studies.LOAD * 0.5)
     assert whole.recipe("mini-quarter").steps - late.recipe("mini-quarter").steps == pytest.approx(fewer, rel=0.2)
-    assert late.finetune.limit_train < whole.finetune.limit_train
+    assert (whole.attention.samples, late.attention.samples) == (10, fitted_studies.TIMED)
 
 
 def test_later_rows_of_a_budget_have_the_same_steps_and_another_budget_or_study_is_refused(fitted, monkeypatch):
@@ -136,6 +136,9 @@ def test_the_workflow_makes_the_records_of_the_rows_alone_and_takes_a_fitted_stu
     copy.rename(kept)  # on another machine
     assert cli.main(["reproduce", "--study", str(kept), "--rows", "mini-quarter/high/7"]) == 0
     assert [given[1] for given in calls] == [copy, kept] and not copy.exists()
+    kept.rename(copy)
+    assert cli.main(["reproduce", "--dry-run", "--rows", "mini-quarter/high/7"]) == 0
+    assert calls.pop()[1] == copy, "what is listed is what would run"
     for _, _, wanted, *_ in calls:
         assert "records/04-pretrain-mini-quarter-high-7.json" in wanted and len(wanted) == 5
 

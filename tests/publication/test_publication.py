@@ -7,7 +7,7 @@ import re
 import sys
 
 import pytest
-from example_records import attention
+from example_records import attention, pretrain
 
 from saobp.measure.inspection import by_name
 from saobp.study import records
@@ -104,6 +104,23 @@ def test_publishing_a_study_puts_its_records_in_place_of_those_tracked(tmp_path,
     results.publish("narrow")
     assert [path.name for path in (tmp_path / "tracked").iterdir()] == ["a.json"]
     assert records.load(tmp_path / "tracked") == [attention()]
+
+
+@pytest.mark.parametrize(("loss", "minutes", "published"), [(4.9, 9, True), (10.2, 9, False), (10.2, None, True)])
+def test_a_row_within_minutes_that_has_learned_nothing_is_not_published(
+    loss, minutes, published, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(paths, "build", lambda name: tmp_path)
+    monkeypatch.setattr(paths, "results", lambda name: tmp_path / "tracked")
+    monkeypatch.setattr(results, "rebuild", lambda: None)
+    row = pretrain("mini")
+    row["metrics"]["curve"] = [{**row["metrics"]["curve"][-1], "loss": loss}]
+    row["departures"] = [{"matter": "minutes for a row", "ours": minutes, "paper": None}] if minutes else []
+    file = paths.write_text(tmp_path / "records" / "04-pretrain-mini-high-42.json", json.dumps(row))
+    assert cli.main(["publish", "--study", "paper"]) == (0 if published else 2)
+    assert (tmp_path / "tracked").exists() == published
+    if not published:
+        assert f"{file}: " in (said := capsys.readouterr().err) and "10.2 nats" in said
 
 
 def test_a_relative_data_folder_is_one_from_here_wherever_a_run_starts(monkeypatch, tmp_path):

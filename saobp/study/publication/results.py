@@ -6,6 +6,7 @@ from typing import Any
 from saobp.study import figures, records, tables, verdicts
 from saobp.study.setup import paths
 from saobp.study.setup.studies import EXERCISE, SAY_MOST, load_study
+from saobp.study.statistics.trajectories import STARTED
 from saobp.study.texts.studies import EXAM, FRESH_EXAM, PUBLIC_ENCODER
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
@@ -40,14 +41,28 @@ def publish(study_name: str) -> None:
     if not found:
         load_study(study_name)
         raise FileNotFoundError(f"{folder}: no records there; run `make reproduce STUDY={name}` first")
+    runs = {path: records.read(path) for path in found}
+    for path, record in runs.items():
+        refuse_unlearned(path, record)
     with paths.new_folder(tracked := paths.results(name)) as target:
-        for path in found:
-            record = records.move_answers(records.read(path), target / path.name)
+        for path, record in runs.items():
+            record = records.move_answers(record, target / path.name)
             paths.write_text(target / path.name, records.as_text(record))
-    print(f"{len(found)} records in {tracked}, in place of those that were there: `git status` names what is gone")
+    print(f"{len(found)} records in {tracked}: `git status` names those that are gone")
     rebuild()
     if name == EXAM:
         print("notebook 12 shows these records: run `make reproduce` and `make notebooks`, or `make test` goes red")
+
+
+def refuse_unlearned(path: Path, record: dict[str, Any]) -> None:
+    """Raise ValueError for the pretraining of a row within minutes that has not started to learn."""
+    within = any(entry["matter"] == "minutes for a row" for entry in record["departures"])
+    curve = record["metrics"].get("curve") if record["stage"] == "pretrain" and within else None
+    if curve and (loss := curve[-1]["loss"]) >= STARTED:
+        raise ValueError(
+            f"{path}: its held-out loss is {loss:.1f} nats, so the row has learned nothing; "
+            "give it more minutes, or remove its records"
+        )
 
 
 def rebuild() -> None:

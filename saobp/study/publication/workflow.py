@@ -72,7 +72,10 @@ def reproduce(
     `tokens`. Raises StudyError or DataError before anything runs, WorkflowFailed when a run fails.
     """
     path, study = find(study_name).resolve(), load_study(study_name)
-    folder, wanted = paths.build(study.name), of_rows(study, rows)
+    folder = paths.build(study.name)
+    if dry_run and rows and (copy := folder / f"{study.name}.yaml").is_file():  # that was fitted to minutes
+        path, study = copy, load_study(copy)
+    wanted = of_rows(study, rows)
     where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
     if (minutes or tokens) and not rows:
         raise ValueError("--minutes and --tokens are for rows of the tables; name them: --rows mini/high/42")
