@@ -138,6 +138,8 @@ rule theory:
         record="records/{theory}.json",
     log:
         "logs/{theory}.log",
+    benchmark:
+        "timings/{theory}.tsv"
     shell:
         RUN + "2>&1 | tee {log:q}"
 
@@ -155,6 +157,8 @@ rule pretrain:
         plan=lambda run: f"{TEXT} {study.recipe(run.model)} {study.strengths.get(run.model)}",
     log:
         "logs/04-pretrain-{model}-{algorithm}-{seed}.log",
+    benchmark:
+        "timings/04-pretrain-{model}-{algorithm}-{seed}.tsv"
     shell:
         SHARED + RUN + "-p model {wildcards.model:q} -p algorithm {wildcards.algorithm:q} -p seed {wildcards.seed:q} 2>&1 | tee -a {log:q}"
 
@@ -172,6 +176,8 @@ rule finetune:
         plan=lambda run: repr(study.finetune.changed(groups={run.group: study.finetune.groups[run.group]}, seeds=[int(run.head)])),
     log:
         "logs/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.log",
+    benchmark:
+        "timings/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.tsv"
     shell:
         RUN + "-p model {wildcards.model:q} -p algorithm {wildcards.algorithm:q} -p seed {wildcards.seed:q} "
         "-p group {wildcards.group:q} -p finetune_seed {wildcards.head:q} 2>&1 | tee {log:q}"
@@ -190,6 +196,8 @@ rule attention:
         plan=lambda run: f"{study.attention.changed(tasks=[], tasks_of={}, algorithms=None)} {rows(run.task)}",
     log:
         "logs/06-attention-{model}-{algorithm}-{seed}-{task}.log",
+    benchmark:
+        "timings/06-attention-{model}-{algorithm}-{seed}-{task}.tsv"
     shell:
         RUN + "-p model {wildcards.model:q} -p algorithm {wildcards.algorithm:q} -p seed {wildcards.seed:q} "
         "-p task {wildcards.task:q} 2>&1 | tee {log:q}"
@@ -208,6 +216,8 @@ rule decoder:
         + repr(study.decoder.changed(models=[run.model], algorithms=[run.algorithm], algorithms_of={}, seeds=[int(run.seed)])),
     log:
         "logs/07-decoder-{model}-{algorithm}-{seed}.log",
+    benchmark:
+        "timings/07-decoder-{model}-{algorithm}-{seed}.tsv"
     shell:
         RUN + "-p model {wildcards.model:q} -p algorithm {wildcards.algorithm:q} -p seed {wildcards.seed:q} 2>&1 | tee {log:q}"
 
@@ -223,6 +233,8 @@ rule cost:
         plan=lambda run: repr(study.cost.changed(models=[run.model])),
     log:
         "logs/08-cost-{model}.log",
+    benchmark:
+        "timings/08-cost-{model}.tsv"
     threads: workflow.cores  # nothing beside it while it takes times
     shell:
         RUN + "-p model {wildcards.model:q} 2>&1 | tee {log:q}"
@@ -242,6 +254,8 @@ rule beyond:
         plan=f"{TEXT} {study.beyond} {study.multihop}",
     log:
         "logs/12-beyond-{model}-{seed}.log",
+    benchmark:
+        "timings/12-beyond-{model}-{seed}.tsv"
     shell:
         RUN + "-p model {wildcards.model:q} -p seed {wildcards.seed:q} 2>&1 | tee {log:q}"
 
@@ -258,6 +272,8 @@ rule summary:
         summary="10-tables|11-figures",
     log:
         "logs/{summary}.log",
+    benchmark:
+        "timings/{summary}.tsv"
     shell:
         RUN + "2>&1 | tee {log:q}"
 
@@ -272,5 +288,7 @@ rule report:
         "index.html",
     log:
         "logs/report.log",
+    benchmark:
+        "timings/report.tsv"
     shell:
         f"{SAOBP} report --study {word(STUDY)} 2>&1 | tee {{log:q}}"

@@ -92,6 +92,44 @@ def most_on_a_gpu() -> str:
     return table(rows, "time", "high, most × sdpa", "where")
 
 
+def aims() -> str:
+    """Tabulate what High was to take at most, over plain attention, and what it takes."""
+    found = costs.aims()
+    rows = [
+        [row.setting.replace("both", BACK), f"{row.sequences} × {row.length}", f"{row.aim:.2f}", f"{row.ratio:.2f}",
+         "yes" if row.met else "no"]
+        for row in found.itertuples()
+    ]  # fmt: skip
+    return table(rows, "", "sequences × tokens", "at most", "takes", "met")
+
+
+def minutes(found: dict) -> list[str]:
+    """Tabulate how long the two commands take, and their notebooks and folders of tests."""
+    steps = pd.Series(found["steps"]).rename("seconds")
+    by_notebook = steps.groupby(steps.index.str.extract(r"^(\d\d-[a-z]+|[a-z]+)", expand=False).to_numpy())
+    runs = by_notebook.agg(["count", "sum", "max"]).reset_index().values.tolist()
+    commands = [[name, f"{seconds:.0f}"] for name, seconds in found["commands"].items()]
+    return [
+        f"**Minutes.** {circumstances(found)}",
+        table(commands, "command", "seconds"),
+        "Runs of the first command, each timed by Snakemake; two run at a time.",
+        table([[name, f"{n:.0f}", f"{all:.0f}", f"{most:.0f}"] for name, n, all, most in runs],
+              "notebook", "runs", "seconds together", "the longest"),
+        "Tests with their fixtures, by folder; two processes at a time.",
+        table([[name, f"{seconds:.0f}"] for name, seconds in found["tests"].items()], "tests", "seconds together"),
+    ]  # fmt: skip
+
+
+def operations(file: Path) -> list[str]:
+    """Tabulate where the time of an attention goes, before and now, a title and a table each."""
+    parts, high = [], pd.read_csv(file, dtype=str).query("way == 'high'")
+    for (size, direction), found in high.groupby(["shape", "direction"], sort=False):
+        rows = found[["code", "operation", "calls", "us"]].to_numpy().tolist()
+        parts.append(f"**Where High's time goes, {direction}, {size}.** One thread.")
+        parts.append(table(rows, "code", "operation", "calls", "µs"))
+    return parts
+
+
 def tries(file: Path) -> list[str]:
     """Tabulate what was tried on processors, a title and a table each: High over Original before and after."""
     parts = []
@@ -144,15 +182,20 @@ def diagnostics(found: dict) -> str:
 
 def tables() -> str:
     """Return all tables as Markdown."""
-    names = ("attention", "gpu", "pretraining", "diagnostics")
-    attention, gpu, trained, looked = (json.loads((HERE / f"{name}.json").read_text()) for name in names)
+    names = ("attention", "gpu", "pretraining", "diagnostics", "minutes")
+    attention, gpu, trained, looked, clock = (json.loads((HERE / f"{name}.json").read_text()) for name in names)
     plain, least = attention["bfloat16"], attention["least"]
-    parts = [f"**Attention.** {circumstances(attention)}"]
+    parts = [
+        "**Aims**, of High over plain attention. On a CPU of whole BERT-Mini, the slower of one and two threads.",
+        aims(),
+    ]
+    parts += [f"**Attention.** {circumstances(attention)}"]
     parts += [alternatives(attention, "threads", "threads", ON_A_PROCESSOR)]
-    parts += [f"**The least that High can add.** {circumstances(least)}"]
-    parts += [times(f"forward, {by(least['shape'])}", least["ways"], "sdpa")]
+    parts += [f"**The least that High can add.** {circumstances(least[0])}"]
+    parts += [times(f"forward, {by(one['shape'])}", one["ways"], "sdpa") for one in least]
     parts += [f"**Plain attention on bfloat16 tensors.** {attention['threads']} threads, in the run of *Attention*."]
     parts += [times(f"forward + backward, {by(plain['shape'])}", plain["ways"], "widened")]
+    parts += operations(HERE / "operations.csv")
     parts += tries(HERE / "tries.csv")
     parts += [f"**Attention on a GPU.** {circumstances(gpu)}", most_on_a_gpu()]
     parts += [alternatives(gpu, "dtype", "type", ON_A_GPU)]
@@ -162,7 +205,8 @@ def tables() -> str:
     turns = f"median of {trained['turns']} turns (range)"
     parts += [pretraining(trained), f"Ours in {trained['precision']}, stock in float32; {turns}."]
     commit = looked.get("code", "not recorded")
-    return "\n\n".join([*parts, f"**Diagnostics.** {processor(looked)}; commit {commit}.", diagnostics(looked)]) + "\n"
+    parts += [f"**Diagnostics.** {processor(looked)}; commit {commit}.", diagnostics(looked)]
+    return "\n\n".join([*parts, *minutes(clock)]) + "\n"
 
 
 def main() -> None:

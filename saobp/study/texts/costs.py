@@ -12,6 +12,8 @@ from saobp.study.texts.studies import ALTERNATIONS, ENCODERS
 
 EARLIER = "laptop"  # the same model, batch and threads, timed before attention was compiled
 BATCH, MOST_THREADS = 32, 2  # of a training step in the planned study
+AIMS = {"train": 1.05, "train_no_dropout": 1.05, "inference": 1.10}  # of High's time over Original's, at most, on a CPU
+AIMS_ON_A_GPU = {128: 1.15, 4096: 2.2}  # of attention alone, by tokens
 
 
 def ratio(phase: str, study: str = ENCODERS) -> Estimate:
@@ -43,6 +45,21 @@ def timed(phase: str = "train", threads: int = MOST_THREADS, to: str = "ratio") 
     """Return one number of `alternations` in one call: that of the largest batch, 32 sequences of 128 tokens."""
     found = alternations(to).query("phase == @phase and passes == 'one call'")
     return found.set_index("sequences").loc[BATCH, threads]
+
+
+def aims() -> pd.DataFrame:
+    """Return what High was to take at most and takes, over plain attention: setting, sequences, length, aim, ratio, met.
+
+    On a CPU the setting is a phase by its "passes", the ratio the larger of both thread counts; on a GPU it is the type
+    and the direction, the ratio that of device time. The aims were set before compiled passes and kernels were written.
+    """
+    own = alternations().query("phase in @AIMS and passes != 'compiled'")  # which came between the two
+    slower = own[[1, 2]].apply(lambda row: max(found.value for found in row.dropna()), axis=1)
+    own = own.assign(aim=own["phase"].map(AIMS), setting=own["phase"] + ", " + own["passes"], ratio=slower)
+    gpu = on_a_gpu()[1].melt(["sequences", "length", "dtype"], ["forward", "both"], "direction", "ratio")
+    gpu = gpu.assign(aim=gpu["length"].map(AIMS_ON_A_GPU), setting=gpu["dtype"] + ", " + gpu["direction"]).dropna()
+    found = pd.concat([own, gpu], ignore_index=True)[["setting", "sequences", "length", "aim", "ratio"]]
+    return found.assign(met=found["ratio"] <= found["aim"])
 
 
 def reruns() -> tuple[int, int]:
