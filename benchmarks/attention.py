@@ -95,21 +95,22 @@ def autocast(shape: tuple[int, ...] = (64, 4, 64, 32)) -> dict:
 def least(shape: tuple[int, ...], rounds: int) -> dict:
     """Time what no form can do without, on one thread: a message, a column product and a division per entry.
 
-    Of more than 512 tokens a block of rows at a time, which stays in the cache.
+    Of more than 512 tokens some rows of a head at a time, which stay in the cache.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    batch, heads, length, _ = shape
-    matrix, room = torch.rand(2, batch * heads, min(length, 2**18 // length), length)
-    load, said = torch.empty(2, batch * heads, 1, length)
+    heads, length = shape[0] * shape[1], shape[2]
+    together, rows = (heads, length) if length <= 512 else (1, 2**18 // length)
+    matrix, room = torch.rand(2, together, rows, length)
+    load, said = torch.empty(2, together, 1, length)
 
     def passes() -> None:
-        for _ in range(length // matrix.shape[1]):
-            for head in range(len(matrix)):
-                torch.mul(matrix[head], 0.2, out=room[head]).add_(1)
-                torch.prod(room[head], -2, keepdim=True, out=said[head])
-                load[head].mul_(said[head])
-                torch.div(matrix[head], room[head], out=room[head])
+        load.fill_(1)
+        for _ in range(heads // together * length // rows):
+            torch.mul(matrix, 0.2, out=room).add_(1)
+            torch.prod(room, -2, keepdim=True, out=said)
+            load.mul_(said)
+            torch.div(matrix, room, out=room)
 
     ways = {"sdpa": forward(scaled_dot_product_attention, shape), "passes": passes}
     ways |= {"high": forward(saobp_attention, shape)}

@@ -22,7 +22,7 @@ from saobp.study.records import tracked
 from saobp.study.setup import labels, paths
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.tables import captions, cells
-from saobp.study.texts import attention, exam, fill, planned, public_encoder, tables
+from saobp.study.texts import attention, costs, exam, fill, planned, public_encoder, tables
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
@@ -374,6 +374,17 @@ def test_a_column_with_two_differences_of_a_size_is_refused_where_a_text_names_o
     monkeypatch.setattr(tables, "read", lambda name: pd.concat([once, once[once["line_key"] == "high"]]))
     with pytest.raises(ValueError, match="mini-narrow"):
         tables.score_differences("mini-narrow")
+
+
+def test_an_aim_is_held_against_the_slower_of_both_thread_counts_and_a_gpus_own_time():
+    found = costs.aims().set_index(["setting", "sequences", "length"])
+    own = costs.alternations().set_index(["phase", "passes", "sequences", "length"]).loc["inference", "one call", 1, 128]
+    assert found.loc[("inference, one call", 1, 128), "ratio"] == max(own[1].value, own[2].value)
+    gpu = costs.on_a_gpu()[1].set_index(["dtype", "sequences", "length"])["both"]
+    missed, met = found.loc[("bfloat16, both", 8, 4096)], found.loc[("float32, both", 8, 4096)]
+    assert missed.tolist() == [2.2, gpu["bfloat16", 8, 4096], False] and met.tolist() == [2.2, gpu["float32", 8, 4096], True]
+    assert {length for *_, length in found.index} == {128, 512, 4096}
+    assert not [name for name, *_ in found.index if "compiled" in name]
 
 
 def test_rows_at_the_papers_size_change_no_sentence_on_a_scaled_down_model(monkeypatch, tmp_path):

@@ -128,7 +128,8 @@ def of_rows(study: Study, rows: Iterable[str]) -> list[str]:
         named = ROW.fullmatch(text)
         if not named or named.groups()[:2] not in known or int(named[3]) not in SEEDS:
             all_rows = ", ".join("/".join(pair) for pair in known)
-            raise StudyError(f"--rows: no row {text!r} in study {study.name}; give one of {all_rows}, and /SEED")
+            known_rows = f"{all_rows}, and /SEED, 0 to {SEEDS[-1]}"
+            raise StudyError(f"--rows: no row {text!r} in study {study.name}; give one of {known_rows}")
         model, algorithm, seed = named.groups()
         row, tuned = f"{model}-{algorithm}-{int(seed)}", study.finetune
         found.append(f"04-pretrain-{row}")
