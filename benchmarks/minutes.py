@@ -1,7 +1,7 @@
 """Time the two commands and each of their steps: `python benchmarks/minutes.py`, in a fresh clone, some ten minutes.
 
-Writes benchmarks/minutes.json: seconds of `make reproduce`, of a second one that has nothing to do, and of `make test`;
-of every run as Snakemake has timed it, and of the tests of every folder with their fixtures, as pytest has.
+Writes benchmarks/minutes.json: seconds of `make reproduce`, of a second one that has nothing to do, and of `make test`,
+once everything is installed; of every run as Snakemake has timed it, and of the tests of every folder with their fixtures, as pytest has.
 """
 
 import argparse
@@ -48,6 +48,7 @@ def main() -> None:
     build = paths.build("smoke")
     if build.exists():
         raise SystemExit(f"minutes.py: {build} is there already; run it in a fresh clone, or remove it")
+    seconds("make", "install")
     found = {"device": device(), **circumstances()}
     commands = {"make reproduce": ("make", "reproduce"), "again": ("make", "reproduce"), "make test": ("make", "test")}
     found["commands"] = {name: seconds(*command) for name, command in commands.items()}

@@ -48,7 +48,7 @@ def timed(phase: str = "train", threads: int = MOST_THREADS, to: str = "ratio") 
 
 
 def aims() -> pd.DataFrame:
-    """Return what High was to take at most and takes, over plain attention: setting, sequences, length, aim, ratio, met.
+    """Return what High was to take at most, and takes, of plain attention's time; a row a setting, and if it is met.
 
     On a CPU the setting is a phase by its "passes", the ratio the larger of both thread counts; on a GPU it is the type
     and the direction, the ratio that of device time. The aims were set before compiled passes and kernels were written.
