@@ -193,12 +193,13 @@ def test_the_picture_of_cost_against_length_has_the_quartiles_and_ends_of_every_
         assert sum(low <= tick <= high for tick in ax.get_yticks()) >= 3
 
 
-@pytest.mark.parametrize("name", ["attention", "diagnostics", "gpu", "pretraining", "table"])
-def test_every_benchmark_can_be_read_and_that_of_attention_profiles_a_call(name, monkeypatch):
+@pytest.mark.parametrize("name", ["attention", "diagnostics", "gpu", "minutes", "operations", "pretraining", "table"])
+def test_every_benchmark_can_be_read_and_that_of_operations_profiles_a_call(name, monkeypatch):
     monkeypatch.syspath_prepend(paths.root() / "benchmarks")  # of a GPU it reads that of attention
     spec = importlib.util.spec_from_file_location(f"benchmark_{name}", paths.root() / "benchmarks" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert callable(module.main)
-    if name == "attention":
-        assert "aten::ones" in module.profile(lambda: torch.ones(3))
+    if name == "operations":
+        found = module.operations(lambda query, key, value: torch.mul(query, key), (1, 1, 4, 2), backward=False)
+        assert found["aten::mul"][0] == 1 and module.OWN in found
