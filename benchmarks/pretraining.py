@@ -83,7 +83,7 @@ def seconds_a_batch(made: Trainer, batches: int = 20) -> float:
 
 def measure() -> dict:
     """Time all ways in turns; a ratio is the median of the turns' ratios."""
-    study = load_study("smoke").changed(pretrain=RECIPE)
+    study = load_study("smoke").changed(pretrain=RECIPE, beyond=None)
     tokenizer, text, _ = pretraining.texts(study, "mini", sources.resolve("synthetic"))
     spent = {way: [] for way in WAYS}
     for turn in range(TURNS):

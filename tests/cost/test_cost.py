@@ -194,7 +194,7 @@ def test_the_picture_of_cost_against_length_has_the_quartiles_and_ends_of_every_
 
 
 @pytest.mark.parametrize("name", ["attention", "diagnostics", "gpu", "minutes", "operations", "pretraining", "table"])
-def test_every_benchmark_can_be_read_and_that_of_operations_profiles_a_call(name, monkeypatch):
+def test_every_benchmark_can_be_read_and_two_of_them_measure(name, monkeypatch):
     monkeypatch.syspath_prepend(paths.root() / "benchmarks")  # of a GPU it reads that of attention
     spec = importlib.util.spec_from_file_location(f"benchmark_{name}", paths.root() / "benchmarks" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
@@ -203,3 +203,8 @@ def test_every_benchmark_can_be_read_and_that_of_operations_profiles_a_call(name
     if name == "operations":
         found = module.operations(lambda query, key, value: torch.mul(query, key), (1, 1, 4, 2), backward=False)
         assert found["aten::mul"][0] == 1 and module.OWN in found
+    if name == "pretraining":
+        monkeypatch.setattr(module.pretraining, "texts", lambda *given: (None, None, None))
+        for call, found in (("trainer", None), ("seconds_a_step", 2.0), ("seconds_a_batch", 0.5)):
+            monkeypatch.setattr(module, call, lambda *given, found=found: found)
+        assert module.measure()["loading_share_of_a_step"] == 0.25
