@@ -1,7 +1,8 @@
 """Time the two commands and each of their steps: `python benchmarks/minutes.py`, in a fresh clone, some ten minutes.
 
 Writes benchmarks/minutes.json: seconds of `make reproduce`, of a second one that has nothing to do, and of `make test`,
-once everything is installed; of every run as Snakemake has timed it, and of the tests of every folder with their fixtures, as pytest has.
+once everything is installed; of every run as Snakemake has timed it; and of the tests of every folder with their
+fixtures, as pytest has.
 """
 
 import argparse

@@ -58,13 +58,7 @@ def circumstances(found: dict) -> str:
     """Say where and when."""
     threads = "" if "rows" in found else f"{found['threads']} thread{'s' * (found['threads'] > 1)}; "
     load = f"load average at the start {found['load_average']:.1f}"
-    return f"{processor(found)}; commit {found['code']}; torch {found['torch']}; {threads}{load}."
-
-
-def processor(found: dict) -> str:
-    """Return the name of the device, which older files hold alone."""
-    device = found["device"]
-    return device if isinstance(device, str) else device["name"]
+    return f"{found['device']['name']}; commit {found['code']}; torch {found['torch']}; {threads}{load}."
 
 
 def alternatives(found: dict, key: str, column: str, measured: dict[str, Callable[[dict], str]]) -> str:
@@ -204,8 +198,7 @@ def tables() -> str:
     parts += [f"**Pretraining BERT-Mini with the Trainer, {batch} tokens.** {circumstances(trained)}"]
     turns = f"median of {trained['turns']} turns (range)"
     parts += [pretraining(trained), f"Ours in {trained['precision']}, stock in float32; {turns}."]
-    commit = looked.get("code", "not recorded")
-    parts += [f"**Diagnostics.** {processor(looked)}; commit {commit}.", diagnostics(looked)]
+    parts += [f"**Diagnostics.** {looked['device']['name']}; commit {looked['code']}.", diagnostics(looked)]
     return "\n\n".join([*parts, *minutes(clock)]) + "\n"
 
 
