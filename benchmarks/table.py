@@ -116,7 +116,7 @@ def minutes(found: dict) -> list[str]:
 
 def operations(file: Path) -> list[str]:
     """Tabulate where the time of an attention goes, before and now, a title and a table each."""
-    parts, high = [], pd.read_csv(file, dtype=str).query("way == 'high'")
+    parts, high = [], pd.read_csv(file, dtype=str, keep_default_na=False).query("way == 'high'")
     for (size, direction), found in high.groupby(["shape", "direction"], sort=False):
         rows = found[["code", "operation", "calls", "us"]].to_numpy().tolist()
         parts.append(f"**Where High's time goes, {direction}, {size}.** One thread.")
