@@ -2,7 +2,7 @@
 
 Writes benchmarks/attention.json: time and peak memory, forward and forward + backward, 128 to 8192 tokens. `--compile`
 adds FlexAttention and torch.compile of the operation at the first number of threads; both need a C++ compiler.
-Also timed: why plain attention trains in float32 under autocast on a CPU, and the least that the refinement can add.
+Also timed: why plain attention trains in float32 under autocast on a CPU, and what High adds, as torch's operations.
 """
 
 import argparse
@@ -29,7 +29,7 @@ ROUNDS = {
 """Rounds of each shape (batch, heads, L, D)."""
 
 LEAST = {(1, 4, 128, 64): 501, (1, 4, 512, 64): 201, (1, 4, 2048, 64): 31}
-"""The same, of what the refinement adds at least."""
+"""The same, of what High adds."""
 
 MOST = {"literal": 2**24, "compiled": 2**24, "eager": 2**26}
 """Entries of a head's matrices, all sequences together, beyond which a way is left out: it would keep ten GiB."""
@@ -93,7 +93,7 @@ def autocast(shape: tuple[int, ...] = (64, 4, 64, 32)) -> dict:
 
 
 def least(shape: tuple[int, ...], rounds: int) -> dict:
-    """Time what no form can do without, on one thread: a message, a column product and a division per entry.
+    """Time what High adds, as torch's operations on one thread: a message, a column product and a division per entry.
 
     Of more than 512 tokens some rows of a head at a time, which stay in the cache.
     """

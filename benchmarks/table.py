@@ -110,7 +110,7 @@ def minutes(found: dict) -> list[str]:
         table([[name, f"{n:.0f}", f"{all:.0f}", f"{most:.0f}"] for name, n, all, most in runs],
               "notebook", "runs", "seconds together", "the longest"),
         "Tests with their fixtures, by folder; two processes at a time.",
-        table([[name, f"{seconds:.0f}"] for name, seconds in found["tests"].items()], "tests", "seconds together"),
+        table([[name.replace("tests", "(in none)"), f"{seconds:.0f}"] for name, seconds in found["tests"].items()], "tests", "seconds together"),
     ]  # fmt: skip
 
 
@@ -179,13 +179,12 @@ def tables() -> str:
     names = ("attention", "gpu", "pretraining", "diagnostics", "minutes")
     attention, gpu, trained, looked, clock = (json.loads((HERE / f"{name}.json").read_text()) for name in names)
     plain, least = attention["bfloat16"], attention["least"]
-    parts = [
-        "**Aims**, of High over plain attention. On a CPU of whole BERT-Mini, the slower of one and two threads.",
-        aims(),
-    ]
+    on_a_cpu = "On a CPU whole BERT-Mini, in one call on one and two threads, the slower; by torch's passes on two."
+    on_a_gpu = "On a GPU, by type and direction, attention alone by the GPU's own time."
+    parts = [f"**Aims**, High over plain attention. {on_a_cpu} {on_a_gpu}", aims()]
     parts += [f"**Attention.** {circumstances(attention)}"]
     parts += [alternatives(attention, "threads", "threads", ON_A_PROCESSOR)]
-    parts += [f"**The least that High can add.** {circumstances(least[0])}"]
+    parts += [f"**Three passes beside plain attention.** {circumstances(least[0])}"]
     parts += [times(f"forward, {by(one['shape'])}", one["ways"], "sdpa") for one in least]
     parts += [f"**Plain attention on bfloat16 tensors.** {attention['threads']} threads, in the run of *Attention*."]
     parts += [times(f"forward + backward, {by(plain['shape'])}", plain["ways"], "widened")]

@@ -137,8 +137,11 @@ def test_the_workflow_makes_the_records_of_the_rows_alone_and_takes_a_fitted_stu
     assert cli.main(["reproduce", "--study", str(kept), "--rows", "mini-quarter/high/7"]) == 0
     assert [given[1] for given in calls] == [copy, kept] and not copy.exists()
     kept.rename(copy)
-    assert cli.main(["reproduce", "--dry-run", "--rows", "mini-quarter/high/7"]) == 0
-    assert calls.pop()[1] == copy, "what is listed is what would run"
+    for budget in (["--minutes", "2"], []):
+        given = ["reproduce", *budget, "--rows", "mini-quarter/high/7"]
+        assert cli.main([*given, "--dry-run"]) == cli.main(given) == 0
+        listed, ran = calls.pop(-2), calls.pop()
+        assert listed[1] == ran[1] and (ran[1] == copy) == bool(budget), "what is listed is what would run"
     for _, _, wanted, *_ in calls:
         assert "records/04-pretrain-mini-quarter-high-7.json" in wanted and len(wanted) == 5
 

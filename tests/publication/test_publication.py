@@ -90,9 +90,10 @@ def test_the_study_that_is_shown_compares_something_and_one_of_several_seeds_goe
         return results.shown_study()
 
     assert shown("laptop", 42) == shown("smoke", 42) == "laptop"
-    assert shown("narrow", 42, sides=["original"]) == "laptop" and shown("narrow", 42, sides=["high"]) == "narrow"
-    assert shown("paper", 42) == "paper" and shown("narrow", 42, 43, 44) == "narrow"
-    assert shown("paper", 43, 44) == "paper"
+    assert shown("narrow", 42, sides=["original"]) == "laptop" and shown("paper", 42) == "paper"
+    assert shown("narrow", 42, sides=["high"]) == "narrow" and shown("laptop", 43, 44) == "laptop"
+    assert shown("narrow", 43, 44) == "narrow"
+    assert shown("paper", 43, 44) == "narrow", "in whose tables the rows of paper come first"
 
 
 def test_publishing_a_study_puts_its_records_in_place_of_those_tracked(tmp_path, monkeypatch):
@@ -106,7 +107,9 @@ def test_publishing_a_study_puts_its_records_in_place_of_those_tracked(tmp_path,
     assert records.load(tmp_path / "tracked") == [attention()]
 
 
-@pytest.mark.parametrize(("loss", "minutes", "published"), [(4.9, 9, True), (10.2, 9, False), (10.2, None, True)])
+@pytest.mark.parametrize(
+    ("loss", "minutes", "published"), [(4.9, 9, True), (10.2, 9, False), (None, 9, False), (10.2, None, True)]
+)
 def test_a_row_within_minutes_that_has_learned_nothing_is_not_published(
     loss, minutes, published, tmp_path, monkeypatch, capsys
 ):
@@ -120,7 +123,10 @@ def test_a_row_within_minutes_that_has_learned_nothing_is_not_published(
     assert cli.main(["publish", "--study", "paper"]) == (0 if published else 2)
     assert (tmp_path / "tracked").exists() == published
     if not published:
-        assert f"{file}: " in (said := capsys.readouterr().err) and "10.2 nats" in said
+        assert f"{file}: " in (said := capsys.readouterr().err) and f"{loss or 'inf'} nats" in said
+    tuned = paths.write_text(tmp_path / "records" / "06-attention-mini-high-42-race.json", json.dumps(attention()))
+    file.unlink()
+    assert cli.main(["publish", "--study", "paper"]) == 2 and str(tuned) in capsys.readouterr().err
 
 
 def test_a_relative_data_folder_is_one_from_here_wherever_a_run_starts(monkeypatch, tmp_path):

@@ -400,9 +400,9 @@ def test_a_correlation_that_few_runs_make_has_no_interval(alike, bounded):
 
 
 def test_pairs_measured_on_two_machines_are_left_out_beside_the_number_that_has_them():
-    def run(algorithm, seed, sparsity, machine):
+    def run(algorithm, seed, sparsity, machine, task="race"):
         found = {"matrices": {"raw": {"sparsity": [[sparsity]]}}}
-        return examples.record("attention", "mini", algorithm, seed, found, task="race") | {"device": {"name": machine}}
+        return examples.record("attention", "mini", algorithm, seed, found, task=task) | {"device": {"name": machine}}
 
     runs = [run("original", seed, 0.5, "A") for seed in range(4)]
     runs += [run("high", seed, 0.5 - gap, "B" if seed == 3 else "A") for seed, gap in enumerate((0.1, 0.2, 0.3, 1.0))]
@@ -410,6 +410,9 @@ def test_pairs_measured_on_two_machines_are_left_out_beside_the_number_that_has_
     assert (every.estimate, every.n, every.aside) == (pytest.approx(-0.4), 4, False)
     assert (alike.estimate, alike.n, alike.without) == (pytest.approx(-0.2), 3, attention.TWO_MACHINES) and alike.aside
     assert len([*attention.gap(studies_of(narrow=runs[:3] + runs[4:7]), {"": "sparsity"})]) == 1
+    runs += [run(side, seed, 0.5, "A", "squad") for side in ("original", "high") for seed in range(4)]
+    _, alike = attention.gap(studies_of(narrow=runs), {"": "sparsity"})
+    assert set(alike.records) == {one["name"] for one in runs if one["parameters"]["seed"] != 3}, "no run of that seed"
 
 
 def test_a_mean_of_tasks_with_one_seed_borrows_a_spread_as_of_tasks_apart():

@@ -70,7 +70,9 @@ def decoder(reading: str, strength: float, *, vocabulary: int = 8, length: int =
     return saobp.apply(network, "high", strength, messages={"prefix": "earlier", "all rows": "all"}[reading])
 
 
-def losses(network: OPTForCausalLM, sequences: int, generator: torch.Generator) -> Float[Tensor, "sequences length"]:
+def cross_entropies(
+    network: OPTForCausalLM, sequences: int, generator: torch.Generator
+) -> Float[Tensor, "sequences length"]:
     """Return the cross-entropy of the next token, in nats, on fresh independent uniform tokens."""
     shape = (sequences, network.config.max_position_embeddings + 1)
     tokens = torch.randint(network.config.vocab_size, shape, generator=generator)
@@ -93,12 +95,12 @@ def trained_losses(
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 6e-3, total_steps=steps, pct_start=0.1)
     for _ in range(steps):
         optimizer.zero_grad()
-        losses(network, batch, generator).mean().backward()
+        cross_entropies(network, batch, generator).mean().backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         schedule.step()
     with torch.no_grad():
-        return losses(network, sequences, generator)
+        return cross_entropies(network, sequences, generator)
 
 
 def sequence_interval(losses: Float[Tensor, "sequences length"]) -> tuple[float, float]:

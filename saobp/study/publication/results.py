@@ -1,5 +1,6 @@
 """From a study's records to tracked results, figures and texts; and single files for a next paper."""
 
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -42,27 +43,35 @@ def publish(study_name: str) -> None:
         load_study(study_name)
         raise FileNotFoundError(f"{folder}: no records there; run `make reproduce STUDY={name}` first")
     runs = {path: records.read(path) for path in found}
-    for path, record in runs.items():
-        refuse_unlearned(path, record)
+    refuse_unlearned(name, runs)
     with paths.new_folder(tracked := paths.results(name)) as target:
         for path, record in runs.items():
             record = records.move_answers(record, target / path.name)
             paths.write_text(target / path.name, records.as_text(record))
-    print(f"{len(found)} records in {tracked}: `git status` names those that are gone")
+    print(f"{len(found)} records in {tracked}, in place of any that were there: `git status` names what is gone")
     rebuild()
     if name == EXAM:
         print("notebook 12 shows these records: run `make reproduce` and `make notebooks`, or `make test` goes red")
 
 
-def refuse_unlearned(path: Path, record: dict[str, Any]) -> None:
-    """Raise ValueError for the pretraining of a row within minutes that has not started to learn."""
-    within = any(entry["matter"] == "minutes for a row" for entry in record["departures"])
-    curve = record["metrics"].get("curve") if record["stage"] == "pretrain" and within else None
-    if curve and (loss := curve[-1]["loss"]) >= STARTED:
-        raise ValueError(
-            f"{path}: its held-out loss is {loss:.1f} nats, so the row has learned nothing; "
-            "give it more minutes, or remove its records"
-        )
+def refuse_unlearned(study: str, runs: dict[Path, dict[str, Any]]) -> None:
+    """Raise ValueError for a row within minutes that has not started to learn, and for one whose start is not there."""
+    trained = {_row(record): (path, record) for path, record in runs.items() if record["stage"] == "pretrain"}
+    for path, record in runs.items():
+        if study == PAPER_STUDY and record["stage"] in ("finetune", "attention") and _row(record) not in trained:
+            raise ValueError(f"{path}: there is no record of its pretraining beside it; run that row again")
+    for path, record in trained.values():
+        within = any(entry["matter"] == "minutes for a row" for entry in record["departures"])
+        curve = record["metrics"].get("curve")
+        if within and curve and not (loss := curve[-1]["loss"] or inf) < STARTED:
+            raise ValueError(
+                f"{path}: its held-out loss is {loss:.1f} nats, so the row has learned nothing; "
+                "give it more minutes, or remove all of its records"
+            )
+
+
+def _row(record: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(record["parameters"].get(name) for name in ("model", "algorithm", "seed"))
 
 
 def rebuild() -> None:

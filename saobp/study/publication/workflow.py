@@ -73,7 +73,8 @@ def reproduce(
     """
     path, study = find(study_name).resolve(), load_study(study_name)
     folder = paths.build(study.name)
-    if dry_run and rows and (copy := folder / f"{study.name}.yaml").is_file():  # that was fitted to minutes
+    copy = folder / f"{study.name}.yaml"  # that was fitted to minutes
+    if dry_run and (minutes or tokens) and copy.is_file():
         path, study = copy, load_study(copy)
     wanted = of_rows(study, rows)
     where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []

@@ -16,7 +16,7 @@ class StudyError(ValueError):
     """A study that cannot be used; the message names the file and the key."""
 
 
-SAY_MOST = ("paper", "narrow", "laptop")  # those whose results are shown, the first that has any
+SAY_MOST = ("narrow", "paper", "laptop")  # the first that has any results is shown; rows of `paper` come first in it
 STAND_INS = "narrow"  # whose splits stand in where a mirror lacks the ones of the hub
 EXERCISE = "smoke"  # the study whose models train for seconds: it checks that everything runs
 

@@ -58,7 +58,10 @@ def seed_gap(runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, *
 
 
 def branch_gaps(runs: Iterable[Record], sides: Sequence[str] = SIDES) -> dict[Any, float]:
-    """Return a branch's held-out loss (nats per token) minus another's, by the seed of each trunk that has both."""
+    """Return a branch's held-out loss (nats per token) minus another's, by the seed of each trunk that has both.
+
+    ValueError where two trunks have one seed.
+    """
     trunks = ((run["parameters"]["seed"], run["metrics"]["branches"]) for run in runs)
     own = [{"parameters": {**one, "seed": seed}, "metrics": one} for seed, branches in trunks for one in branches]
     return seed_gaps(own, metric("held_out"), sides)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log, sqrt
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,8 @@ def tracked() -> Studies:
 
 def over_seeds(
     studies: Studies, stage: str, read: Callable[[Record], Any], sides: Sequence[str] = (), *,
-    where: Mapping[str, Any] = {}, log: bool = False, of_mean: Callable[[Any], float] = float, lend: bool = True,
+    where: Mapping[str, Any] = MappingProxyType({}), log: bool = False, lend: bool = True,
+    of_mean: Callable[[Any], float] = float,
     least: Callable[[Sequence[Record]], float] = lambda runs: 0.0,
     paper: Callable[[str], float | None] = lambda model: None, **given: Any,
 ) -> Iterator[Measurement]:  # fmt: skip
