@@ -99,19 +99,20 @@ def aims() -> str:
 
 def minutes(found: dict) -> list[str]:
     """Tabulate how long the two commands take, and their notebooks and folders of tests."""
-    steps = pd.Series(found["steps"]).rename("seconds")
+    steps = pd.Series(found["steps"])
     by_notebook = steps.groupby(steps.index.str.extract(r"^(\d\d-[a-z]+|[a-z]+)", expand=False).to_numpy())
-    runs = by_notebook.agg(["count", "sum", "max"]).reset_index().values.tolist()
+    runs = by_notebook.agg(["count", "sum", "max"]).reset_index()
     commands = [[name, f"{seconds:.0f}"] for name, seconds in found["commands"].items()]
+    tests = [[name.replace("tests", "(in none)"), f"{seconds:.0f}"] for name, seconds in found["tests"].items()]
+    rows = [[name, *(f"{number:.0f}" for number in numbers)] for name, *numbers in runs.to_numpy()]
     return [
         f"**Minutes.** {circumstances(found)}",
         table(commands, "command", "seconds"),
         "Runs of the first command, each timed by Snakemake; two run at a time.",
-        table([[name, f"{n:.0f}", f"{all:.0f}", f"{most:.0f}"] for name, n, all, most in runs],
-              "notebook", "runs", "seconds together", "the longest"),
+        table(rows, "notebook", "runs", "seconds together", "the longest"),
         "Tests with their fixtures, by folder; two processes at a time.",
-        table([[name.replace("tests", "(in none)"), f"{seconds:.0f}"] for name, seconds in found["tests"].items()], "tests", "seconds together"),
-    ]  # fmt: skip
+        table(tests, "tests", "seconds together"),
+    ]
 
 
 def operations(file: Path) -> list[str]:
