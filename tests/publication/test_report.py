@@ -18,7 +18,7 @@ from saobp.models import public
 from saobp.study import records
 from saobp.study.publication import cli, report
 from saobp.study.setup import paths
-from saobp.study.texts import runs as written
+from saobp.study.texts import fill
 
 NOTEBOOKS = paths.root() / "notebooks"
 SOURCES = (
@@ -128,7 +128,7 @@ def test_the_contents_have_every_notebook_table_figure_and_run_and_what_the_pape
     text = read(folder, "index.html")
     notebooks = text[text.index('id="notebooks"') : text.index('id="tables"')]
     assert re.findall(r'<h3 id="([^"]+)"', notebooks) == sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
-    assert all(unescape(about["question"]) in unescape(notebooks) for about in written.notebooks().values())
+    assert all(unescape(about["question"]) in unescape(notebooks) for about in fill.notebooks().values())
     runs = re.findall(r'<li><a href="pages/05-finetune-(\w+-\w+)-42.html"', notebooks)
     assert runs == ["mini-original", "small-high", "medium-high"], "in the paper's order"
     assert all(f'id="table{number}"' in text for number in range(1, 10))

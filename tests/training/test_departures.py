@@ -6,8 +6,7 @@ import pytest
 
 from saobp.study.records import tracked
 from saobp.study.setup.sizes_and_strengths import WITHOUT_STRENGTH
-from saobp.study.setup.studies import StudyError, load_study
-from saobp.study.texts.studies import TRACKED
+from saobp.study.setup.studies import TRACKED, StudyError, load_study
 from saobp.study.training import departures
 
 WHOLE = SimpleNamespace(splits=[{"dataset": "Salesforce/wikitext", "complete": True}])

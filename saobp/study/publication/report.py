@@ -22,7 +22,7 @@ from saobp.study.publication.results import SUMMARIES
 from saobp.study.setup import labels, paths
 from saobp.study.setup.sizes_and_strengths import SIZES, strength_of
 from saobp.study.setup.studies import EXERCISE
-from saobp.study.texts import runs as written
+from saobp.study.texts import fill
 
 AT_ONCE = 4  # runs that a process takes at a time, of the same notebook most often
 TITLES = {"model": labels.model_title, "algorithm": labels.algorithm_title}
@@ -46,7 +46,7 @@ def write(folder: Path) -> Path:
     exercise, made, tracked = found[0]["study"] == EXERCISE, folder / "figures", folder / "tracked"
     ended = [run for run in runs if any(run.name == record["name"] for record in found)]
     lines = [line for run in ended for cell in run.node.cells for line in cell.source.splitlines()]
-    apart = written.departures(found)
+    apart = fill.departures(found)
     text = pages.render(
         "report.html",
         folder=folder,
@@ -97,7 +97,7 @@ def _explorer() -> Markup:
 def _notebooks(runs: Sequence[Executed], found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Return every notebook of the repository: its question, its first picture, its runs in the paper's order."""
     listed = []
-    for name, about in written.notebooks().items():
+    for name, about in fill.notebooks().items():
         own = nbformat.read(paths.root() / "notebooks" / f"{name}.ipynb", as_version=4)
         mine = [run for run in runs if run.notebook == name]
         cells = [cell for node in (*(run.node for run in mine), own) for cell in node.cells]

@@ -6,9 +6,8 @@ from typing import Any
 
 from saobp.study import figures, records, tables, verdicts
 from saobp.study.setup import paths
-from saobp.study.setup.studies import EXERCISE, SAY_MOST, load_study
+from saobp.study.setup.studies import EXAM, EXERCISE, FRESH_EXAM, PUBLIC_ENCODER, SAY_MOST, load_study
 from saobp.study.statistics.trajectories import STARTED
-from saobp.study.texts.studies import EXAM, FRESH_EXAM, PUBLIC_ENCODER
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 OTHERS = (EXAM, FRESH_EXAM, PUBLIC_ENCODER)  # studies with figures of their own

@@ -19,6 +19,12 @@ class StudyError(ValueError):
 SAY_MOST = ("narrow", "paper", "laptop")  # the first that has any results is shown; rows of `paper` come first in it
 STAND_INS = "narrow"  # whose splits stand in where a mirror lacks the ones of the hub
 EXERCISE = "smoke"  # the study whose models train for seconds: it checks that everything runs
+ENCODERS, FRESH_ENCODERS = "narrow", "scratch"  # trained on real text; the planned study is of seeds that none had seen
+EXAM, FRESH_EXAM = "stories", "hops"  # questions of several hops, likewise
+PUBLIC_ENCODER = "retrofit"  # with the step inserted
+ALTERNATIONS = "cost"  # of Original and High, 300 in each setting
+PLANNED = (FRESH_EXAM, PUBLIC_ENCODER, FRESH_ENCODERS, "branched", "branched-again", "decoders", ALTERNATIONS)
+TRACKED = (ENCODERS, "laptop", EXAM, *PLANNED)
 
 
 class Study(typed_by_hand.Strict):

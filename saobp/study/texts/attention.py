@@ -5,12 +5,11 @@ from functools import cache, partial
 import numpy as np
 import pandas as pd
 
-from saobp.measure import gtd_and_entropy
 from saobp.study.beyond import strengths
 from saobp.study.records import tracked
+from saobp.study.setup.studies import ENCODERS, FRESH_ENCODERS
 from saobp.study.statistics import Estimate, estimates, geometric_interval, mean_interval
 from saobp.study.statistics.seeds import by_side, seed_gap, seed_gaps
-from saobp.study.texts.studies import ENCODERS, FRESH_ENCODERS
 
 
 def longest() -> int:
@@ -92,10 +91,11 @@ def all_seeds(measure: str) -> Estimate:
     return seed_gap(runs, partial(estimates.mean_of, name=measure))
 
 
-def gtd_without_structure(length: int = 64) -> list[float]:
+def gtd_without_structure() -> list[float]:
     """Return GTD of uniform attention, of the identity, and of a head in which every query attends to one key."""
     import torch
 
-    sink = torch.eye(length)[:1].repeat(length, 1)
-    examples = (torch.full((length, length), 1 / length), torch.eye(length), sink)
-    return [gtd_and_entropy.gtd(example).item() for example in examples]
+    from saobp.measure.gtd_and_entropy import gtd
+
+    identity = torch.eye(64)
+    return [gtd(example).item() for example in (torch.full((64, 64), 1 / 64), identity, identity[:1].expand(64, 64))]

@@ -7,8 +7,8 @@ import pandas as pd
 from saobp.study.paper import comparisons, numbers
 from saobp.study.records import tracked
 from saobp.study.setup import paths
+from saobp.study.setup.studies import ALTERNATIONS, ENCODERS
 from saobp.study.statistics import Estimate, median_interval
-from saobp.study.texts.studies import ALTERNATIONS, ENCODERS
 
 EARLIER = "laptop"  # the same model, batch and threads, timed before attention was compiled
 BATCH, MOST_THREADS = 32, 2  # of a training step in the planned study

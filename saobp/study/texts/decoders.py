@@ -9,10 +9,9 @@ import pandas as pd
 from saobp.study.paper import comparisons, numbers
 from saobp.study.records import tracked
 from saobp.study.setup import paths
-from saobp.study.setup.studies import load_study
+from saobp.study.setup.studies import ENCODERS, PUBLIC_ENCODER, load_study
 from saobp.study.statistics import Estimate, mean_interval, over_samples
 from saobp.study.statistics.seeds import SIDES, metric, seed_gap
-from saobp.study.texts.studies import ENCODERS, PUBLIC_ENCODER
 
 
 def run(algorithm: str) -> dict[str, Any]:
@@ -23,11 +22,6 @@ def run(algorithm: str) -> dict[str, Any]:
 def difference(name: str = "high", study: str = ENCODERS) -> Estimate:
     """Return an algorithm's log perplexity on held-out text minus Original's, in nats per token, seed by seed."""
     return seed_gap(tracked.select(study, "decoder"), metric("perplexity"), (name, "original"), log=True)
-
-
-def answered() -> Estimate:
-    """Return High's score on BoolQ without fine-tuning minus Original's, in points, over the planned pairs."""
-    return seed_gap(tracked.select("decoders", "decoder"), metric("tasks", "boolq", "headline"))
 
 
 def boolq() -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ from scipy.stats import binomtest
 
 from saobp.study.beyond import accuracy_by_hops
 from saobp.study.records import tracked
+from saobp.study.setup.studies import EXAM, FRESH_EXAM
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.texts.studies import EXAM, FRESH_EXAM
 
 EARLY = accuracy_by_hops.EARLY
 

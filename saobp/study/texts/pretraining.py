@@ -2,17 +2,16 @@
 
 from functools import cache
 from math import log
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from saobp.study.beyond import strengths
 from saobp.study.records import tracked
+from saobp.study.setup.studies import ENCODERS, EXAM
 from saobp.study.statistics import Estimate, geometric_interval, mean_interval, trajectories
 from saobp.study.statistics.intervals import LEVEL
 from saobp.study.statistics.seeds import branch_gaps, metric, seed_gap, seed_gaps
-from saobp.study.texts.studies import ENCODERS, EXAM
 
 
 @cache
@@ -39,9 +38,9 @@ def rerun_gap(name: str = "high", study: str = ENCODERS) -> Estimate:
     return seed_gap(tracked.select(study, "pretrain"), read, (name, "original"))
 
 
-def gaps(study: str = ENCODERS) -> dict[str, Estimate]:
+def gaps() -> dict[str, Estimate]:
     """Return `gap` of every algorithm but Original."""
-    return {name: gap(name, study) for name in dict.fromkeys(encoders(study)["algorithm"]) if name != "original"}
+    return {name: gap(name) for name in dict.fromkeys(encoders()["algorithm"]) if name != "original"}
 
 
 def by_seed(name: str) -> dict[int, float]:
@@ -60,15 +59,9 @@ def later_start(study: str, of: str = "training") -> Estimate:
     return geometric_interval((starts["high"] / starts["original"]).dropna())
 
 
-@cache
-def _grown() -> list[dict[str, Any]]:
-    """The runs by size on stories, those of the study's own model first."""
-    return strengths.by_size(*tracked.select(EXAM, "beyond"))
-
-
 def grown() -> pd.DataFrame:
     """Return a row per size trained on stories: loss with the refinement minus loss without (`strengths.gaps`)."""
-    return strengths.gaps(_grown())
+    return strengths.gaps(strengths.by_size(*tracked.select(EXAM, "beyond")))
 
 
 def grown_pairs() -> pd.DataFrame:
@@ -76,24 +69,20 @@ def grown_pairs() -> pd.DataFrame:
 
     A pair that has not started to learn on either side counts as no difference.
     """
-    pairs = strengths.pairs(_grown())
+    pairs = strengths.pairs(strengths.by_size(*tracked.select(EXAM, "beyond")))
     started, gap = pairs[["plain", "refined"]].min(axis=1) < trajectories.STARTED, pairs["refined"] - pairs["plain"]
     return pairs.assign(difference=gap, started=started, lower=started & (gap < 0))
 
 
-def _swept(study: str) -> pd.DataFrame:
-    return strengths.sweep(tracked.metrics(study, "beyond")[0]["strengths"])
-
-
 def swept(study: str) -> pd.DataFrame:
     """Return the held-out loss (nats, mean over seeds) at every fixed strength, and how many seeds it has."""
-    frame = _swept(study)
+    frame = strengths.sweep(tracked.metrics(study, "beyond")[0]["strengths"])
     return frame[~frame["strength"].isin(strengths.TAUGHT)].groupby("strength")["loss"].agg(["mean", "count"])
 
 
 def unlike_plain(study: str) -> tuple[int, int, int]:
     """Count the settings of λ whose loss differs from that at λ = 0 after Holm's correction; the fixed; the learned."""
-    found = strengths.against_plain(_swept(study))
+    found = strengths.against_plain(strengths.sweep(tracked.metrics(study, "beyond")[0]["strengths"]))
     learned = int(found["strength"].isin(strengths.TAUGHT).sum())
     return int((found["p_holm"] < LEVEL).sum()), len(found) - learned, learned
 

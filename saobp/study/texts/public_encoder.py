@@ -9,10 +9,10 @@ from saobp.study.beyond import plan
 from saobp.study.records import tracked
 from saobp.study.setup import labels
 from saobp.study.setup.sizes_and_strengths import SIZES
+from saobp.study.setup.studies import PUBLIC_ENCODER
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.statistics.seeds import SIDES
-from saobp.study.texts.studies import PUBLIC_ENCODER
 
 STRENGTH = SIZES["minilm"].strength
 PAIR = ["seed", "task"]

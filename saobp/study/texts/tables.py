@@ -30,12 +30,12 @@ def cell(number: int, model: str, line: str, column: str) -> pd.Series:
     return _one(f"table{number}", model_key=model, line_key=line, column=column)
 
 
-def claimed(claim: str, study: str, **beside: str) -> Estimate:
-    """Return what decides a claim in a study, or what stands `beside` it, by its `key` or what it is `without`.
+def claimed(claim: str, study: str, **part: str) -> Estimate:
+    """Return what decides a claim in a study, or one part of it or beside it, by its `key` or what it is `without`.
 
     ValueError for none or several.
     """
-    row = _one("claims", claim=claim, study=study, role="aside" if beside else "primary", **beside)
+    row = _one("claims", claim=claim, study=study, **(part or {"role": "primary"}))
     return Estimate(*row[["estimate", "low", "high"]].astype(float), int(row["n"]))
 
 
