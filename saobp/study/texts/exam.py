@@ -12,8 +12,6 @@ from saobp.study.records import tracked
 from saobp.study.setup.studies import EXAM, FRESH_EXAM
 from saobp.study.statistics import Estimate, mean_interval
 
-EARLY = accuracy_by_hops.EARLY
-
 
 @cache
 def runs(study: str = EXAM, width: int = accuracy_by_hops.WIDTH) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pandas as pd
 
 from saobp.study import verdicts
-from saobp.study.setup import paths
+from saobp.study.setup import labels, paths
 from saobp.study.statistics import Estimate
 from saobp.study.tables import render
 
@@ -66,16 +66,11 @@ def outcomes() -> pd.Series:
     return read("figure-claims").drop_duplicates(["claim", "study"]).set_index("claim")["outcome"]
 
 
-def supported_in_part() -> int:
-    """Count the supported outcomes of claims that name parts, sizes or tasks, of which some were not run."""
-    return sum(row.outcome == verdicts.SUPPORTED and row.not_run > 0 for row in verdicts.decided())
-
-
 def contradicted() -> list[tuple[str, str]]:
     """Return the claims that are contradicted, each with n; "3 seeds", or "1 seed, its spread borrowed"."""
     found = [row for row in verdicts.decided() if row.outcome == verdicts.CONTRADICTED]
-    counts = [(verdicts.count(row.weakest), (row.weakest.n, row.weakest.of) == (1, "seed")) for row in found]
-    return [(row.claim.title, n + ", its spread borrowed" * lent) for row, (n, lent) in zip(found, counts)]
+    counts = [labels.counted(row.weakest.n, row.weakest.of) for row in found]
+    return [(row.claim.title, n + ", its spread borrowed" * (n == "1 seed")) for row, n in zip(found, counts)]
 
 
 def claims(*starts: str) -> list[str]:

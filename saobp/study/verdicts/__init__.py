@@ -3,7 +3,7 @@
 from saobp.study.verdicts.claims_and_measurements import claims
 from saobp.study.verdicts.outcomes import CONTRADICTED, OUTCOMES, SUPPORTED, Verdict, decided, of_claim, verdicts
 from saobp.study.verdicts.studies import Studies, tracked
-from saobp.study.verdicts.table import caption, count, one_claim, sensitivity, shown, to_markdown, write
+from saobp.study.verdicts.table import caption, one_claim, sensitivity, shown, to_markdown, write
 
-__all__ = ["CONTRADICTED", "OUTCOMES", "SUPPORTED", "Studies", "Verdict", "caption", "claims", "count", "decided",
-           "of_claim", "one_claim", "sensitivity", "shown", "to_markdown", "tracked", "verdicts", "write"]  # fmt: skip
+__all__ = ["CONTRADICTED", "OUTCOMES", "SUPPORTED", "Studies", "Verdict", "caption", "claims", "decided", "of_claim",
+           "one_claim", "sensitivity", "shown", "to_markdown", "tracked", "verdicts", "write"]  # fmt: skip

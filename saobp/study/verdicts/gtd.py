@@ -20,7 +20,6 @@ from saobp.study.verdicts.claims_and_measurements import Measurement, measured, 
 from saobp.study.verdicts.studies import ALONE, Studies, over_seeds
 
 ON_RACE = {"task": GRAPHS_OF}  # the runs with graph measures
-HEADS, SAMPLES = "heads", "samples"  # what r is over: heads, or heads on single samples
 NO_SURER = "Student's t over seeds, no surer than the {} of a run"
 BESIDE_ACCURACY = {"gtd": ("GTD", 1), "indirect_entropy": ("indirect entropy", 1), "betweenness": ("−betweenness", -1)}
 
@@ -46,14 +45,14 @@ def correlation(studies: Studies, number: str, printed: str, sampled: str = "") 
         rows = over_seeds(
             studies, "attention", lambda run: z(run) if run["parameters"]["algorithm"] in among else None,
             where=ON_RACE, part=part, key=key, lend=False, paper=lambda model: studies.paper.claim(printed),
-            aside=(key, without) != (HEADS, ""), without=without, least=over_heads, method=NO_SURER.format("heads"),
+            aside=(key, without) != ("heads", ""), without=without, least=over_heads, method=NO_SURER.format("heads"),
         )  # fmt: skip
         return (on_scale(row, np.tanh, "Fisher's z") for row in rows)
 
-    yield from measure(of_heads, "heads", HEADS)
-    without = measure(of_heads, "heads, without ElemMul", HEADS, "elemmul")
+    yield from measure(of_heads, "heads", "heads")
+    without = measure(of_heads, "heads, without ElemMul", "heads", "elemmul")
     yield from (row for row in without if row.study in studies.of("attention", algorithm="elemmul"))
-    yield from measure(of_samples, "heads × samples", SAMPLES) if sampled else ()
+    yield from measure(of_samples, "heads × samples", "samples") if sampled else ()
 
 
 def fisher(x: Sequence[float | None], y: Sequence[float | None]) -> float | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
-from jinja2 import Template
+from jinja2 import FileSystemLoader
 
 from saobp.study.setup import paths
 from saobp.study.setup.labels import ALGORITHMS, counted, model_title
@@ -71,12 +71,7 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
     marks += SENSITIVE * any(of_part(claim, other) != of_part(claim, part) for other in verdict.without_one)
     outcome, ours = f"{verdict.outcome}{of} {marks}".rstrip(), _interval(claim, part) + _tests(claim, part)
     printed = "–" if part.paper is None else _number(part.paper, claim)
-    return claim.title, measured, outcome, ours, printed, count(part), part.scope
-
-
-def count(part: Measurement) -> str:
-    """Return what n counts, as "3 seeds"."""
-    return counted(part.n, part.of)
+    return claim.title, measured, outcome, ours, printed, counted(part.n, part.of), part.scope
 
 
 def _margin(claim: Claim) -> str:
@@ -90,17 +85,9 @@ def _unit(claim: Claim) -> str:
 def _interval(claim: Claim, part: Measurement) -> str:
     if not part.bounded or part.low == part.high:
         return _number(part.estimate, claim)
-    return f"{_number(part.estimate, claim, *_shown(claim, part))} {_ends(claim, part)}"
-
-
-def _shown(claim: Claim, part: Measurement) -> tuple[float, ...]:
-    """The numbers whose digits have to be told apart: an interval's ends, and of a ratio the estimate."""
-    return part.low, part.high, *[part.estimate] * (claim.unit == "ratio")
-
-
-def _ends(claim: Claim, part: Measurement) -> str:
-    low, high = (_number(end, claim, *_shown(claim, part)).lstrip("+×") for end in (part.low, part.high))
-    return f"[{low}, {high}]"
+    told_apart = part.low, part.high, *[part.estimate] * (claim.unit == "ratio")
+    estimate, low, high = (_number(one, claim, *told_apart) for one in (part.estimate, part.low, part.high))
+    return f"{estimate} [{low.lstrip('+×')}, {high.lstrip('+×')}]"
 
 
 def _tests(claim: Claim, part: Measurement) -> str:
@@ -108,7 +95,7 @@ def _tests(claim: Claim, part: Measurement) -> str:
     if of_part(claim, part) != NO_EFFECT or outcomes.inside(claim, part, LEVEL / 2) > 0:
         return ""
     tests = replace(part, interval=lambda _: part.interval(1 - 2 * LEVEL))
-    return f"; tests, 90 %: {_ends(claim, tests)}"
+    return f"; tests, 90 %: {_interval(claim, tests).partition(' ')[2]}"
 
 
 def _number(value: float, claim: Claim, *ends: float) -> str:
@@ -162,26 +149,24 @@ def _left_out(part: Measurement) -> str:
     return titles[part.without] if part.without in titles else model_title(part.without)
 
 
-def to_latex(verdicts: Sequence[Verdict]) -> str:
-    """Return booktabs floats over both columns, of the claims alone."""
-    spec = "".join(rf">{{\raggedright\arraybackslash}}p{{{share}\linewidth}}" for share in SHARES)
-    return render.latex(shown(verdicts), caption("all"), "tab:saobp-claims", spec=spec, rows=PAGE)
-
-
 def write(verdicts: Sequence[Verdict], folder: Path, formats: Sequence[str] = tuple(FORMATS)) -> list[Path]:
-    """Write claims.csv, claims.md and claims.tex into a folder; returns their paths. ValueError for another format."""
+    """Write claims.csv, claims.md and claims.tex into a folder; returns their paths. ValueError for another format.
+
+    The LaTeX has booktabs floats over both columns, of the claims alone.
+    """
     render.refuse_unknown(formats, FORMATS)
+    spec = "".join(rf">{{\raggedright\arraybackslash}}p{{{share}\linewidth}}" for share in SHARES)
     texts = {
         "csv": lambda: frame(verdicts).to_csv(index=False, float_format="%.6g", lineterminator="\n"),
         "md": lambda: to_markdown(verdicts),
-        "tex": lambda: to_latex(verdicts),
+        "tex": lambda: render.latex(shown(verdicts), caption("all"), "tab:saobp-claims", spec=spec, rows=PAGE),
     }
     return [paths.write_text(Path(folder) / f"claims.{name}", texts[name]()) for name in formats]
 
 
 def one_claim(verdicts: Sequence[Verdict]) -> str:
     """Return everything on one claim (texts/claim.txt.j2): measurements, records, and what would change its outcome."""
-    page = Template((paths.root() / "texts" / "claim.txt.j2").read_text("utf-8"), trim_blocks=True, lstrip_blocks=True)
-    functions = (count, _interval, _margin, _number, _tests, _unit, of_part, outcomes.change_to_open, seeds_to_decide)
+    page = captions.environment(FileSystemLoader(paths.root() / "texts")).get_template("claim.txt.j2")
+    functions = (_interval, _margin, _number, _tests, _unit, of_part, outcomes.change_to_open, seeds_to_decide)
     given = {function.__name__.lstrip("_"): function for function in functions}
     return page.render(claim=verdicts[0].claim, verdicts=verdicts, **given).strip()
