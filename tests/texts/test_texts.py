@@ -92,29 +92,14 @@ def test_every_number_of_a_text_or_caption_comes_from_a_placeholder(template):
     assert literal_digits(TEMPLATES[template]) == []
 
 
-@pytest.mark.parametrize(
-    "typed",
-    [
-        "A gain of 3.3 points.",
-        "| High | 97 |",
-        "{{ 3.3 }} points",
-        "{{ '74 %' }} right",
-        "{% if x %}n = 21{% endif %}",
-        "{{ -3.3 }}",
-        "{{ 33 / 10 }}",
-        "{{ '%.1f' % 3.3 }}",
-        "{% for g in [97] %}{{ g }}{% endfor %}",
-        "{{ x or 3.3 }}",
-        "{{ x | default(3.3) }}",
-        "{{ '%s points' | format(3.3) }}",
-        "{{ 3.3 | fixed(1) }}",
-        "{% set gain = 3.3 %}{{ gain }}",
-        "{{ '3.3' ~ ' points' }}",
-        "{{ 3 if x else y }}",
-        "<h2>The gain is 3.3 points</h2>",
-        "{{ '%.1f points, not 3.3' | format(x) }}",
-    ],
-)
+@pytest.mark.parametrize("typed", [
+    "A gain of 3.3 points.", "| High | 97 |", "{{ 3.3 }} points", "{{ '74 %' }} right",
+    "{% if x %}n = 21{% endif %}", "{{ -3.3 }}", "{{ 33 / 10 }}", "{{ '%.1f' % 3.3 }}",
+    "{% for g in [97] %}{{ g }}{% endfor %}", "{{ x or 3.3 }}", "{{ x | default(3.3) }}",
+    "{{ '%s points' | format(3.3) }}", "{{ 3.3 | fixed(1) }}", "{% set gain = 3.3 %}{{ gain }}",
+    "{{ '3.3' ~ ' points' }}", "{{ 3 if x else y }}", "<h2>The gain is 3.3 points</h2>",
+    "{{ '%.1f points, not 3.3' | format(x) }}",
+])  # fmt: skip
 def test_a_number_typed_into_a_template_is_found_and_a_name_or_placeholder_is_not_taken_for_one(typed):
     assert literal_digits(typed)
     assert literal_digits("{{ a.at(1000, 4) | fixed(1) }} as in Table 2 and Eq. 11 (`λ=3`), 95 % interval") == []
@@ -325,9 +310,10 @@ def test_an_interval_is_read_at_the_level_of_its_reading(seeds, outcome):
 
 
 def test_every_outcome_has_a_row_in_one_section_of_the_claims():
-    rows = [line.split(" | ")[0].strip("| ") for line in fill.page("CLAIMS.md").splitlines() if line.count(" | ") == 6]
+    rows = [line.split(" | ")[0].strip("| ") for line in pages()["CLAIMS.md"].splitlines() if line.count(" | ") == 6]
     shown = [row for row in rows if row != "Claim"]
-    titles = [verdicts.claims()[claim].title for claim in tables.outcomes().index]
+    claims = verdicts.claims()
+    titles = [claims[claim].title for claim in tables.outcomes().index]
     assert shown == titles and len(rows) - len(shown) == 7
     with pytest.raises(ValueError, match="'no-claim'"):
         tables.claims("gains", "no-claim")
@@ -336,35 +322,23 @@ def test_every_outcome_has_a_row_in_one_section_of_the_claims():
     assert all(n[0].isdigit() for _, n in tables.contradicted())
 
 
-def test_what_stands_beside_a_claim_is_found_by_its_keys_and_not_by_what_readers_see(monkeypatch):
-    alike = tables.claimed("sparsity-share", "scratch", without="two_machines")
+def test_claims_and_cells_are_found_by_their_keys_and_not_by_what_readers_see(monkeypatch):
+    def found():
+        cell = tables.cell(6, "mini-narrow", "cross_gtd-checkpoints", "wikitext")
+        alike = tables.claimed("sparsity-share", "scratch", without="two_machines")
+        return alike, cell["published"], tables.below_words("mini-narrow"), tables.score_differences("mini-narrow")
+
+    alike, published, (below, tasks), gaps = before = found()
     assert (alike.seeds, tables.claimed("sparsity-share", "scratch").seeds) == (6, 7)
-    claims = tables.read("claims")
-    renamed = claims.assign(measurement=claims["measurement"] + " renamed", part="renamed")
-    monkeypatch.setattr(tables, "read", lambda name: renamed)
-    assert repr(tables.claimed("sparsity-share", "scratch", without="two_machines")) == repr(alike)
+    assert published == -0.87 and 0 < below < tasks == 9 and gaps
+    read, seen = tables.read, ("measurement", "part", "row", "model", "line")
+    monkeypatch.setattr(tables, "read", lambda name: read(name).assign(**dict.fromkeys(seen, "renamed")))
+    assert repr(found()) == repr(before)
     with pytest.raises(ValueError, match="claims.csv: 2 rows with claim 'deep-entropy'"):
         tables.claimed("deep-entropy", "scratch", without="two_machines")
     assert tables.claimed("deep-entropy", "scratch", key="entropy", without="two_machines").seeds == 6
-
-
-def test_a_cell_is_found_by_its_keys_and_not_by_what_readers_see(monkeypatch):
-    cell, below, tasks = (
-        tables.cell(6, "mini-narrow", "cross_gtd-checkpoints", "wikitext"),
-        *tables.below_words("mini-narrow"),
-    )
-    assert (cell["published"], cell["line"]) == (-0.87, "Cross GTD, checkpoints") and 0 < below < tasks == 9
-    frames = {
-        name: tables.read(name).assign(row="renamed", model="renamed", line="renamed") for name in ("table6", "table8")
-    }
-    differences = tables.score_differences("mini-narrow")
-    monkeypatch.setattr(tables, "read", frames.get)
-    assert tables.cell(6, "mini-narrow", "cross_gtd-checkpoints", "wikitext")["ours"] == cell["ours"]
-    assert tables.below_words("mini-narrow") == (below, tasks)
-    assert repr(tables.score_differences("mini-narrow")) == repr(differences)
-    with pytest.raises(
-        ValueError, match="table6.csv: 0 rows with model_key 'mini-narrow', line_key 'gtd', column 'sst2'"
-    ):
+    assert tables.claimed("decoder-zero-shot", "decoders", key="boolq").seeds == 4  # one of the parts that decide
+    with pytest.raises(ValueError, match="table6.csv: 0 rows with model_key 'mini-narrow', line_key 'gtd', column 's"):
         tables.cell(6, "mini-narrow", "gtd", "sst2")
 
 
@@ -394,13 +368,13 @@ def test_rows_at_the_papers_size_change_no_sentence_on_a_scaled_down_model(monke
     runs = tracked.study("narrow")
     first = [run | {"study": "paper", "parameters": run["parameters"] | {"model": "mini"}} for run in runs
              if run["parameters"].get("model") == "mini-narrow"]  # fmt: skip
-    before = fill.pages()
+    before = pages()
     shutil.copytree(paths.figures(), tmp_path, dirs_exist_ok=True)
     for number in range(1, 10):
         study_tables.write(number, runs, tmp_path, ["csv"], first=first)
     monkeypatch.setattr(paths, "figures", lambda: tmp_path)
     assert tables.score_differences("mini") and tables.read("table2")["model_key"].iloc[0] == "mini"
-    assert fill.pages() == before
+    assert [*fill.pages().values()] == [*before.values()]
 
 
 def test_seeds_that_know_a_hop_with_one_algorithm_only_are_counted_and_tested_by_their_signs(monkeypatch):

@@ -57,13 +57,8 @@ def studies():
 
 
 @pytest.fixture(scope="module")
-def decided(studies):
-    return verdicts.verdicts(studies)
-
-
-@pytest.fixture(scope="module")
-def rows(decided):
-    return {(row.claim.id, row.study): row for row in decided}
+def rows():
+    return {(row.claim.id, row.study): row for row in verdicts.decided()}
 
 
 @pytest.mark.parametrize(("claim", "value", "error", "expected"), [
@@ -227,8 +222,8 @@ def test_one_decoder_borrows_its_spread_from_encoders_of_one_size_at_a_time():
     assert (own.study, own.n) == ("own", 1) and 0 < own.high - own.low < 0.001 and "decoders" in own.method
 
 
-def test_the_loss_of_a_run_that_was_repeated_takes_its_place_in_all_that_read_it(decided, studies):
-    every = [(row.claim.id, part) for row in decided for part in (*row.parts, *row.aside) if part.again]
+def test_the_loss_of_a_run_that_was_repeated_takes_its_place_in_all_that_read_it(studies):
+    every = [(row.claim.id, part) for row in verdicts.decided() for part in (*row.parts, *row.aside) if part.again]
     entering = {"convergence", "regularizers-perplexity", "gtd-good-range", "gtd-bad-range"}  # read such a loss
     entering |= {"decoder-perplexity", "decoder-perplexity-size"}  # borrow the spread of such losses
     assert {claim for claim, _ in every} == entering | {"convergence-branched"}
@@ -340,8 +335,8 @@ def test_records_that_lack_what_a_claim_reads_are_no_measurement():
     assert set(found) == set(verdicts.claims())
 
 
-def test_no_cell_of_the_table_is_long_and_two_rows_of_a_claim_and_scope_name_their_study(decided):
-    shown = verdicts.shown(decided)
+def test_no_cell_of_the_table_is_long_and_two_rows_of_a_claim_and_scope_name_their_study():
+    shown = verdicts.shown(verdicts.decided())
     assert shown.map(lambda cell: len(cell.split())).max(axis=None) <= 20
     assert not shown[shown["Scope"] != "–"].duplicated(["Claim", "Scope"]).any()
 
