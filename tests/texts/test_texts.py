@@ -3,7 +3,7 @@
 import re
 import shutil
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from math import log
 
 import example_records as examples
@@ -323,14 +323,16 @@ def test_every_outcome_has_a_row_in_one_section_of_the_claims():
 
 
 def test_claims_and_cells_are_found_by_their_keys_and_not_by_what_readers_see(monkeypatch):
-    def found():
-        cell = tables.cell(6, "mini-narrow", "cross_gtd-checkpoints", "wikitext")
-        alike = tables.claimed("sparsity-share", "scratch", without="two_machines")
-        return alike, cell["published"], tables.below_words("mini-narrow"), tables.score_differences("mini-narrow")
+    cell = partial(tables.cell, 6, "mini-narrow", "cross_gtd-checkpoints", "wikitext")
 
-    alike, published, (below, tasks), gaps = before = found()
+    def found():
+        alike = tables.claimed("sparsity-share", "scratch", without="two_machines")
+        gaps, words = (of("mini-narrow") for of in (tables.score_differences, tables.below_words))
+        return alike, gaps, words, *cell()[["ours", "published"]]
+
+    alike, gaps, (below, tasks), _, published = before = found()
     assert (alike.seeds, tables.claimed("sparsity-share", "scratch").seeds) == (6, 7)
-    assert published == -0.87 and 0 < below < tasks == 9 and gaps
+    assert (published, cell()["line"]) == (-0.87, "Cross GTD, checkpoints") and 0 < below < tasks == 9 and gaps
     read, seen = tables.read, ("measurement", "part", "row", "model", "line")
     monkeypatch.setattr(tables, "read", lambda name: read(name).assign(**dict.fromkeys(seen, "renamed")))
     assert repr(found()) == repr(before)
