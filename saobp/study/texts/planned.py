@@ -7,7 +7,7 @@ from saobp.study.beyond.plan import Planned, Primary
 from saobp.study.statistics import Estimate, level_at
 from saobp.study.statistics.intervals import LEVEL
 from saobp.study.verdicts import outcomes
-from saobp.study.verdicts.claims_and_measurements import Claim, by_normal_law, measured
+from saobp.study.verdicts.claims_and_measurements import Claim, measured
 
 
 def study(name: str) -> Planned:
@@ -28,8 +28,7 @@ def outcome(found: Estimate | None, primary: Primary, *, tests: bool = False) ->
     if seeds not in primary.readings:
         return "not complete"
     asked = {"direction": primary.direction, "reference": float(primary.direction == 0), "margin": primary.margin}
-    ends = {} if found.error else {"interval": by_normal_law(found)}
-    part = measured("", "", found, n=seeds, **ends).at_reading(primary.readings)
+    part = measured("", "", found, n=seeds).at_reading(primary.readings)
     claim = Claim.model_construct(**asked, rule="one")
     outcome = outcomes.decide(claim, [part], tail=LEVEL if tests else LEVEL / 2)
     if found.seeds < primary.seeds and outcome not in (outcomes.SUPPORTED, outcomes.CONTRADICTED):

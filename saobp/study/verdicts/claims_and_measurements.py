@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -123,22 +123,18 @@ def on_scale(row: Measurement, back: Callable[[float], float], note: str) -> Mea
     return replace(row, estimate=float(back(row.estimate)), interval=interval, method=f"{row.method}, {note}")
 
 
-def by_normal_law(found: Estimate) -> Ends:
-    """Return an interval at any level from the ends of that at 95 % alone, each side by the normal law."""
-
-    def interval(level: float) -> tuple[float, float]:
-        by = float(stats.norm.isf(0.5 - level / 2)) / NORMAL
-        return found.value + by * (found.low - found.value), found.value + by * (found.high - found.value)
-
-    return interval
-
-
 def measured(
     study: str, model: str, found: Estimate, part: str = "", also: str = "", runs: Iterable[Record] = (), **given: Any
 ) -> Measurement:
-    """Return the measurement that an estimate from `runs` is, of `part`, model and `also`; `given`: other fields."""
+    """Return the measurement that an estimate from `runs` is, of `part`, model and `also`; `given`: other fields.
+
+    Of ends without an error behind them each side follows the normal law; without ends either is infinite.
+    """
 
     def interval(level: float) -> tuple[float, float]:
+        if found.error is None and isfinite(found.low):
+            by = float(stats.norm.isf(0.5 - level / 2)) / NORMAL
+            return found.value + by * (found.low - found.value), found.value + by * (found.high - found.value)
         reach = found.error.reach(level) if found.error is not None and found.error.size else inf
         return found.value - reach, found.value + reach
 

@@ -110,7 +110,7 @@ def over_checkpoints(studies: Studies, task: str, printed: str) -> Iterator[Meas
         if (r := trajectories.on_fisher_scale(points)) is not None:
             facts = {"records": tuple(dict.fromkeys(points["run"])), "paper": paper}
             facts["method"] = NO_SURER.format("checkpoints") if r.seeds > 1 else ALONE
-            rows.append(measured(study, model, r if r.seeds > 1 else replace(r, error=None), **facts))
+            rows.append(measured(study, model, r if r.seeds > 1 else Estimate.of(r.value, None, 1), **facts))
     several = any(row.n > 1 for row in rows)
     return (on_scale(replace(row, aside=several and row.n == 1), np.tanh, "Fisher's z") for row in rows)
 
