@@ -12,21 +12,16 @@ from saobp.study.statistics import Estimate, estimates, geometric_interval, mean
 from saobp.study.statistics.seeds import by_side, seed_gap, seed_gaps
 
 
-def longest() -> int:
-    """Return how many tokens the texts whose attention was measured have at most, as the records tell it."""
-    told = [entry for run in tracked.select(ENCODERS, "attention") for entry in run["departures"]]
-    return max(entry["ours"] for entry in told if entry["matter"] == "tokens per sample at most")
-
-
 def sides(measure: str, study: str = ENCODERS) -> pd.DataFrame:
     """Return a measure of the matrix that is used, a row a seed and task: "high", "original", their ratio and gap."""
     found = by_side(tracked.select(study, "attention"), partial(estimates.mean_of, name=measure)).dropna()
     return found.assign(ratio=found["high"] / found["original"], gap=found["high"] - found["original"])
 
 
-def factor(measure: str, study: str = FRESH_ENCODERS) -> Estimate:
-    """Return High / Original over seeds, each the geometric mean over all tasks."""
-    gaps = seed_gaps(tracked.select(study, "attention"), partial(estimates.mean_of, name=measure), log=True)
+def factor(measure: str) -> Estimate:
+    """Return High / Original over fresh seeds, each the geometric mean over all tasks."""
+    runs = tracked.select(FRESH_ENCODERS, "attention")
+    gaps = seed_gaps(runs, partial(estimates.mean_of, name=measure), log=True)
     return geometric_interval(np.exp([*gaps.values()]))
 
 

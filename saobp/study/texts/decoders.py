@@ -11,7 +11,7 @@ from saobp.study.records import tracked
 from saobp.study.setup import paths
 from saobp.study.setup.studies import ENCODERS, PUBLIC_ENCODER, load_study
 from saobp.study.statistics import Estimate, mean_interval, over_samples
-from saobp.study.statistics.seeds import SIDES, metric, seed_gap
+from saobp.study.statistics.seeds import metric, seed_gap
 
 
 def run(algorithm: str) -> dict[str, Any]:
@@ -22,12 +22,6 @@ def run(algorithm: str) -> dict[str, Any]:
 def difference(name: str = "high", study: str = ENCODERS) -> Estimate:
     """Return an algorithm's log perplexity on held-out text minus Original's, in nats per token, seed by seed."""
     return seed_gap(tracked.select(study, "decoder"), metric("perplexity"), (name, "original"), log=True)
-
-
-def boolq() -> list[dict[str, Any]]:
-    """Return what each decoder that reads no later row has on BoolQ: its score (percent), whether it is constant."""
-    runs = tracked.select(ENCODERS, "decoder") + tracked.select("decoders", "decoder")
-    return [run["metrics"]["tasks"]["boolq"] for run in runs if run["parameters"]["algorithm"] in SIDES]
 
 
 def public() -> pd.DataFrame:
