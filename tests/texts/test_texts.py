@@ -318,8 +318,7 @@ def test_every_outcome_has_a_row_in_one_section_of_the_claims():
     with pytest.raises(ValueError, match="'no-claim'"):
         tables.claims("gains", "no-claim")
     titles = [title for title, outcome in zip(titles, tables.outcomes()) if outcome == "contradicted"]
-    assert [title for title, _ in tables.contradicted()] == titles
-    assert all(n[0].isdigit() for _, n in tables.contradicted())
+    assert re.findall(r'^- "(.+)" \(\d.*\)$', pages()["CLAIMS.md"], re.MULTILINE) == titles
 
 
 def test_claims_and_cells_are_found_by_their_keys_and_not_by_what_readers_see(monkeypatch):

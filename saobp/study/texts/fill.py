@@ -9,6 +9,7 @@ import pandas as pd
 from jinja2 import FileSystemLoader
 
 from saobp.measure.prose import prose
+from saobp.study import verdicts
 from saobp.study.data.splits import base_splits
 from saobp.study.paper import numbers
 from saobp.study.records import tracked
@@ -49,10 +50,10 @@ def page(name: str) -> str:
         if not condition:
             raise ValueError(f"texts/{name}{SUFFIX}: the records no longer say that {words}; write that passage anew")
 
-    modules = (attention, costs, decoders, exam, planned, pretraining, public_encoder, studies, tables, tracked)
+    rooms = (attention, costs, decoders, exam, planned, pretraining, public_encoder, tables)
+    others = (studies, tracked, verdicts, departures, holds, notebooks, runs, splits, took)
     environment = captions.environment(FileSystemLoader(folder()))
-    functions = (departures, holds, notebooks, runs, splits, took)
-    environment.globals |= {each.__name__.rpartition(".")[2]: each for each in (*modules, *functions)}
+    environment.globals |= {each.__name__.rpartition(".")[2]: each for each in (*rooms, *others)}
     environment.globals |= {
         "paper": numbers.load(),
         "sizes": SIZES,

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pandas as pd
 
 from saobp.study import verdicts
-from saobp.study.setup import labels, paths
+from saobp.study.setup import paths
 from saobp.study.statistics import Estimate
 from saobp.study.tables import render
 
@@ -66,22 +66,9 @@ def outcomes() -> pd.Series:
     return read("figure-claims").drop_duplicates(["claim", "study"]).set_index("claim")["outcome"]
 
 
-def contradicted() -> list[tuple[str, str]]:
-    """Return the claims that are contradicted, each with n; "3 seeds", or "1 seed, its spread borrowed"."""
-    found = [row for row in verdicts.decided() if row.outcome == verdicts.CONTRADICTED]
-    counts = [labels.counted(row.weakest.n, row.weakest.of) for row in found]
-    return [(row.claim.title, n + ", its spread borrowed" * (n == "1 seed")) for row, n in zip(found, counts)]
-
-
 def claims(*starts: str) -> list[str]:
     """Return the table of claims, cut before each claim of `starts`; ValueError for one that is none."""
     decided = verdicts.decided()
     named, table = [row.claim.id for row in decided], verdicts.shown(decided)
     cuts = [named.index(start) for start in starts]
     return [render.markdown(table[one:other]) for one, other in pairwise([*cuts, len(table)])]
-
-
-def sensitivity() -> dict[str, str]:
-    """Return what depends on a second run, an algorithm, a size or a machine: a table by the words above it."""
-    found = verdicts.sensitivity(verdicts.decided())
-    return {verdicts.caption(name): render.markdown(table) for name, table in found.items()}
