@@ -57,3 +57,8 @@ def _template(text: str) -> Template:
 def filled(template: str, **numbers: Any) -> str:
     """Return a caption or heading with its numbers. Raises jinja2.UndefinedError, which names it, if one is missing."""
     return _template(template).render(numbers)
+
+
+def reason(kind: str, which: str, **numbers: Any) -> str:
+    """Why a cell of a table is empty or lacks runs: of a "score", a "guess" and so on, as `captions.yaml` has them."""
+    return filled(of()["reasons"][kind][which], **numbers)

@@ -8,8 +8,6 @@ from functools import partial
 from itertools import product
 from math import inf, nan
 
-import pandas as pd
-
 from saobp.study.paper.numbers import Published
 from saobp.study.records import select
 from saobp.study.records.schema import Record
@@ -36,7 +34,6 @@ BESIDE_TITLES = {"luck": "majority or chance", "bag": "bag of words", "public": 
 BESIDE = {1: 0, 2: 5, 3: 2, 7: 1, 8: 5}  # how many rows without a run a table has, a guess first
 REGULARIZERS = {"original": "", "high": "BP-High", "entropy_reg": "Entropy-Reg", "eigen_reg": "Eigen-Reg"}
 TOP = {"gtd": 1.0, "clustering_barrat": 1.0}  # what a measure cannot exceed; none falls below 0
-NO_GUESS = {PERPLEXITY: "a guess has no perplexity", AVERAGE: "not every GLUE task has a run"}
 TASK_KEYS = {  # columns of Table 6, by the tasks of `trajectories.FOLLOWED`
     "wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc", "race": "RACE_middle_Acc",
 }  # fmt: skip
@@ -107,12 +104,13 @@ def score_cell(records: Sequence[Record], printed: str, model: str, algorithm: s
     runs, failed = (find(records, model, algorithm, task) for find in (task_scores.scores, task_scores.failures))
     why = ", ".join(dict.fromkeys(failed))
     if not runs:
-        reason = f"failed: {why}" if failed else _missing(records, model, algorithm)
+        reason = captions.reason("score", "failed", why=why) if failed else _missing(records, model, algorithm)
         return Cell(printed, reason=reason, failed=bool(failed))
     plain = [] if algorithm == "original" else task_scores.scores(records, model, "original", task)
     ours = estimates.score_estimate(runs)
     flags = _below(ours, records, task) + ("constant predictor",) * any(run.constant for run in runs)
-    reason = f"{len(failed)} of {len(failed) + len(runs)} runs failed ({why})" if failed else ""
+    counts = {"failed": len(failed), "runs": len(failed) + len(runs)}
+    reason = captions.reason("score", "some failed", why=why, **counts) if failed else ""
     return Cell(printed, ours, estimates.score_difference(runs, plain), flags=flags, reason=reason)
 
 
@@ -123,21 +121,19 @@ def average_cell(records: Sequence[Record], printed: str, model: str, algorithm:
     )
     counts = {title: len(task_scores.failures(records, model, algorithm, task)) for task, title in GLUE.items()}
     lost = ", ".join(f"{count} of {title}" for title, count in counts.items() if count)
-    failed = f"failed runs: {lost}" if lost else ""
     done = [GLUE[task] for task, runs in by_task.items() if runs]
-    some = f"{len(done)} of {len(GLUE)} GLUE tasks run ({', '.join(done)})"
-    if len(done) == len(GLUE):
-        some = f"no seed has all {len(GLUE)} tasks"
     average = estimates.score_estimate(*by_task.values())
     gap = None if algorithm == "original" else estimates.average_difference(by_task, plain)
-    why = "" if average else some if done else _missing(records, model, algorithm)
-    reason = "; ".join(filter(None, [why, failed]))
-    return Cell(printed, average, gap, flags=_below(average, records, kind), reason=reason)
+    reasons = [captions.reason("score", "failed tasks", lost=lost)] if lost else []
+    if not average:
+        some = captions.reason("score", "average", done=done, tasks=len(GLUE))
+        reasons.insert(0, some if done else _missing(records, model, algorithm))
+    return Cell(printed, average, gap, flags=_below(average, records, kind), reason="; ".join(reasons))
 
 
 def _missing(records: Sequence[Record], model: str, algorithm: str) -> str:
     """Why a score is none that no run failed to give."""
-    return captions.of()["not run"]["task" if select(records, model=model, algorithm=algorithm) else "model"]
+    return captions.reason("score", "task" if select(records, model=model, algorithm=algorithm) else "model")
 
 
 def _below(ours: Estimate | None, records: Sequence[Record], kind: str) -> tuple[str, ...]:
@@ -154,11 +150,12 @@ def _below(ours: Estimate | None, records: Sequence[Record], kind: str) -> tuple
 def level_cell(records: Sequence[Record], printed: str, model: str, algorithm: str, kind: str) -> Cell:
     """A perplexity, whose difference is of logarithms (nats) as claims test it, or a measure of attention."""
     if kind == PERPLEXITY:
-        runs, reason = select(records, model=model), "no held-out perplexity"
+        runs, reason = select(records, model=model), captions.reason("measured", kind)
         read = lambda run: perplexity(run["metrics"].get("wikitext") or run["metrics"])  # noqa: E731
     else:
         runs, read = select(records, "attention", model=model, task="race"), partial(_mean, measure=kind)
-        reason = "not measured" if select(runs, algorithm=algorithm) else "no attention run"
+        lacking = "measure" if select(runs, algorithm=algorithm) else "stage"
+        reason = captions.reason("measured", lacking, stage="attention")
     ours = estimates.mean_over_runs(map(read, select(runs, algorithm=algorithm)))
     value, sides = lambda run: getattr(read(run), "value", None), (algorithm, "original")
     gap = None if algorithm == "original" else seed_gap(runs, value, sides, log=kind == PERPLEXITY)
@@ -175,7 +172,9 @@ def _mean(run: Record, measure: str) -> Estimate:
 def luck_cell(records: Sequence[Record], kind: str) -> Cell:
     """What a guess would score: the majority class or chance, whichever is higher; or why there is none."""
     level = luck(records, kind)
-    return Cell(reason=NO_GUESS.get(kind, "no run of this task")) if level is None else Cell(ours=f"{level:.2f}")
+    if level is None:
+        return Cell(reason=captions.reason("guess", "task" if kind in TASKS else kind))
+    return Cell(ours=f"{level:.2f}")
 
 
 def luck(records: Sequence[Record], kind: str, names: Sequence[str] = ("chance", "majority")) -> float | None:
@@ -189,12 +188,11 @@ def luck(records: Sequence[Record], kind: str, names: Sequence[str] = ("chance",
 
 def bag_cell(records: Sequence[Record], kind: str) -> Cell:
     """What a bag of words scores on the same items, in percent, or why it has no score there."""
-    if kind == PERPLEXITY:
-        return Cell(reason="a bag of words predicts no masked word")
     scores = []
     for task in GLUE if kind == AVERAGE else [kind]:
         entries = task_scores.entries(records, task)
-        none = {"reason": "the record keeps no bag of words" if entries else "no run of this task"}
+        lacking = kind if kind == PERPLEXITY else "record" if entries else "task"
+        none = {"reason": captions.reason("bag of words", lacking)}
         floor = next((entry["floor"] for entry in entries if entry.get("floor")), none)  # alike in every run
         if "reason" in floor:
             return Cell(reason=floor["reason"])
@@ -205,8 +203,8 @@ def bag_cell(records: Sequence[Record], kind: str) -> Cell:
 def _public_cell(published: Published, size: str, records: Sequence[Record], kind: str) -> Cell:
     quoted = {(line.model, line.metric): line for line in published.references.itertuples()}
     if line := quoted.get((labels.published_model(size), PRINTED.get(kind))):
-        return Cell(line.printed, reason=f"quoted from the {line.source}, not run here")
-    return Cell(reason="GLUE scores alone are quoted")
+        return Cell(line.printed, reason=captions.reason("public", "quoted", source=line.source))
+    return Cell(reason=captions.reason("public", "other"))
 
 
 def correlations(number: int, records: Sequence[Record], published: Published) -> Table:
@@ -221,7 +219,12 @@ def correlations(number: int, records: Sequence[Record], published: Published) -
             ours = getattr(trajectories, f"over_{way}")(points, measure)
             if ours and ours.seeds < trajectories.FEW:
                 ours = replace(ours, low=nan, high=nan)  # as among the claims
-            reason = "" if ours else _why(points.dropna(subset=[measure, "score"]), measure, way)
+            reason = ""
+            if not ours:
+                known = points.dropna(subset=[measure, "score"])
+                lacking = "both" if known.empty else trajectories.lacking(known, measure)
+                said = {"least": trajectories.LEAST, "measure": measure, "way": way}
+                reason = captions.reason("correlation", lacking, **said)
             cell = Cell(printed, ours, flags=_flags(ours, printed), reason=reason)
             row = (model, f"{measure}-{way}")
             rows[row], cells[row, task] = (labels.model_title(model), f"{title}, {way}"), cell
@@ -242,9 +245,3 @@ def _flags(ours: Estimate | None, printed: str) -> tuple[str, ...]:
     if ours and (ours.seeds < trajectories.FEW or ours.high - ours.low > WHOLE):
         return ("says nothing",)
     return ("opposite sign",) if ours and printed and sign_of(ours, float(printed)) == "opposite" else ()
-
-
-def _why(known: pd.DataFrame, measure: str, way: str) -> str:
-    """Why a correlation is none."""
-    lacking = "both" if known.empty else trajectories.lacking(known, measure)
-    return captions.filled(captions.of()["lacking"][lacking], least=trajectories.LEAST, measure=measure, way=way)

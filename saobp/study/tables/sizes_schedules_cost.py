@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from itertools import product
 from math import nan
-from typing import Any
 
 from saobp.study.paper.numbers import Published
 from saobp.study.records import select
 from saobp.study.records.schema import Record
 from saobp.study.setup import labels
 from saobp.study.statistics import Estimate, estimates
+from saobp.study.tables import captions
 from saobp.study.tables.cells import Cell
 from saobp.study.tables.render import Table
 
@@ -42,7 +42,7 @@ def of_settings(number: int, records: Sequence[Record], published: Published) ->
         runs = select(records, "pretrain", model=model)
         printed = published.printed(number, model=labels.published_model(model), metric=key)
         ours = ", ".join(dict.fromkeys(_setting(run, name) for run in runs))
-        reason = "" if runs else "no pretraining run"
+        reason = "" if runs else captions.reason("measured", "stage", stage="pretraining")
         cells[(model,), key] = Cell(printed, ours or None, reason=reason)
     titles = {key: title for key, (title, _) in SETTINGS[number].items()}
     rows = {row: (labels.model_title(*row),) for row, _ in cells}
@@ -80,20 +80,17 @@ def _cost_cell(run: Record | None, published: Published, way: str, name: str, ke
     found = (run["metrics"]["ways"].get(way, {}) if run else {}).get(keys["phase"]) or {}
     # the paper's Original is the fused one: its multiply-accumulates lack what a counter cannot see
     printed = "" if "_" in way else published.printed(9, algorithm=labels.algorithm_title(way), **keys)
-    ours, ratio, theirs = _quantity(found, name, run), None, None
+    ours, ratio, theirs = None, None, None
+    value, samples = found.get(name), found.get("samples_per_second")
+    if name == "million_tokens_per_second" and samples:  # tokens follow from samples and their length
+        value = {end: rate * run["parameters"]["length"] / 1e6 for end, rate in samples.items()}
+    if isinstance(value, dict):  # a median with its range
+        ours = Estimate(value["median"], value["low"], value["high"], run["metrics"]["repeats"])
+    elif value is not None:
+        ours = Estimate(float(value), nan, nan, None)  # counted, and not repeated
     if name == "milliseconds" and way != "original":
         plain, of = published.value(9, algorithm="Original", **keys), found.get("ratio")
         ratio = Estimate(of["median"], of["low"], of["high"], 1) if of else None
         theirs = float(printed) / plain if printed and plain else None
-    reason = "" if ours else "not measured" if run else "no cost run"
+    reason = "" if ours else captions.reason("measured", "measure" if run else "stage", stage="cost")
     return Cell(printed, ours, reason=reason, ratio=ratio, published_ratio=theirs)
-
-
-def _quantity(measured: dict[str, Any], name: str, run: Record | None) -> Estimate | None:
-    """What was measured: a median with its range, or a plain number; tokens follow from samples and their length."""
-    value, samples = measured.get(name), measured.get("samples_per_second")
-    if name == "million_tokens_per_second" and samples:
-        value = {end: rate * run["parameters"]["length"] / 1e6 for end, rate in samples.items()}
-    if isinstance(value, dict):
-        return Estimate(value["median"], value["low"], value["high"], run["metrics"]["repeats"])
-    return None if value is None else Estimate(float(value), nan, nan, None)  # counted, and not repeated
