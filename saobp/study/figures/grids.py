@@ -25,26 +25,21 @@ GRIDS = {4: ("race", "squad", "sst2"), 7: ("squad",), 8: ("sst2",)}
 
 
 class Panel(NamedTuple):
-    """A column of the grid: a measure by layer, or by head of the last one."""
+    """A column of the grid: a measure."""
 
     title: str
     unit: str = "nats"
-    by_head: bool = False
+    axis: str = "Layer"  # what x counts, for readers: layers, or heads of the last one
     top: float = inf  # that a level cannot exceed
     least: float = 0.01  # that an axis shows
     digits: int = 2  # of a change, in headings
-
-    @property
-    def axis(self) -> str:
-        """What x counts, for readers."""
-        return "Head" if self.by_head else "Layer"
 
 
 PANELS = {
     "gtd": Panel("GTD", "", top=1.0, least=0.004, digits=3),
     "indirect_entropy": Panel("Indirect entropy"),
     "entropy": Panel("Mean entropy"),
-    "final_entropy": Panel("Last-layer entropy", by_head=True),
+    "final_entropy": Panel("Last-layer entropy", axis="Head"),
 }
 ENDS = ["value", "low", "high"]
 COLUMNS = ["model", "task", "algorithm", "of", "panel", "x", *ENDS, "runs", "seed"]
@@ -131,7 +126,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
         said = [f"{style.change(*row, about.digits)} {about.unit}" for row in over[ENDS].itertuples(index=False)]
         style.head(ax, letter, ": ".join([about.title, *said]))
         if place >= len(axes) - 4 or not wide:
-            ax.set_xlabel(about.axis + ", lowest first" * bool(about.by_head and runs > 1))
+            ax.set_xlabel(about.axis + ", lowest first" * bool(about.axis == "Head" and runs > 1))
         if place % 4 == 0:
             name = TASKS[task].title + f"\n{labels.model_title(model)}" * (frame["model"].nunique() > 1)
             ax.set_ylabel(f"{name} (n = {runs})\nminus Original")

@@ -23,16 +23,15 @@ TABLES = {  # what makes it, and the stages of the records that it reads
     8: (scores.table, ("pretrain", "finetune")),
     9: (sizes_schedules_cost.of_cost, ("cost",)),
 }
-OF_DECODERS = 7
 FORMATS = {"csv": "to_csv", "md": "to_markdown", "tex": "to_latex"}
 
 __all__ = ["FORMATS", "TABLES", "Cell", "Table", "relevant", "table", "write"]
 
 
 def relevant(number: int, records: Sequence[Record]) -> list[Record]:
-    """The records that Table `number` reads, of encoders or of decoders."""
+    """The records that Table `number` reads, of encoders or, for Table 7, of decoders."""
     own = [record for record in records if record["stage"] in TABLES[number][1]]
-    return [run for run in own if labels.is_decoder(str(run["parameters"].get("model"))) == (number == OF_DECODERS)]
+    return [run for run in own if labels.is_decoder(str(run["parameters"].get("model"))) == (number == 7)]
 
 
 def table(number: int, records: Sequence[Record], *, first: Sequence[Record] = (), study: str = "") -> Table:

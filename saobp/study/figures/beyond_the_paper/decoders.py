@@ -15,7 +15,7 @@ from saobp.study.statistics import mean_interval
 
 COMPARED = ("original", "high", LEAKY)
 PASSES = ("full_pass", "prefixes")
-FORM = "High,\nall rows"  # what `LEAKY` is called where the figure shows by itself that it leaks
+NAMES = labels.ALGORITHMS | {LEAKY: "High,\nall rows"}  # where the figure shows by itself that it leaks
 SEEN = 0.01  # nats from which on a position leaks
 
 
@@ -40,18 +40,17 @@ def means(frame: pd.DataFrame, of: str) -> pd.DataFrame:
     return found[[name for name in labels.ALGORITHMS if name in found]]
 
 
-def beside_original(frame: pd.DataFrame) -> pd.DataFrame:
-    """Last loss minus that of the same seed's Original (nats): a row a seed, a column an algorithm; NaN: not both."""
-    ends = frame[frame["of"] == "curve"].sort_values("x").groupby(["seed", "algorithm"])["value"].last().unstack()
-    return ends.sub(ends["original"], axis=0)
-
-
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: last losses beside Original's, the leak with its interval, where it is, and of how much."""
+    """For the caption and the headings: last losses beside those of the same seed's Original (nats) and of how many
+    seeds, the leak with its interval, where it is, and of how much.
+    """
     curve, leak = means(frame, "curve"), mean_interval(means(frame, "sequence")[LEAKY].tolist())
-    over, leaks = beside_original(frame).mean(), means(frame, "position")[LEAKY] > SEEN
+    ends = frame[frame["of"] == "curve"].sort_values("x").groupby(["seed", "algorithm"])["value"].last().unstack()
+    apart, leaks = ends.sub(ends["original"], axis=0), means(frame, "position")[LEAKY] > SEEN
+    over, pairs = apart.mean(), apart.count()
     return {
         "high": over["high"], "leaky": over[LEAKY], "untrained": curve[LEAKY].iloc[0],
+        "high_runs": pairs["high"], "leaky_runs": pairs[LEAKY],
         "leak": leak.value, "low": leak.low, "top": leak.high, "sequences": leak.seeds,
         "prefixes": means(frame, "prefixes")[LEAKY].iloc[0], "places": len(leaks), "leaks": leaks.sum(),
     }  # fmt: skip
@@ -59,11 +58,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the losses of the full pass, both ways to take the loss, and the leak by position."""
-    said, pairs = numbers(frame), beside_original(frame).count()
-    for name, algorithm in (("high", "high"), ("leaky", LEAKY)):
-        said[name] = f"{abs(said[name]):.2f} nats {'below' if said[name] < 0 else 'above'}"
-        said[f"{name}_runs"] = labels.counted(pairs[algorithm], "seed")
-    draws = [partial(draw, frame=frame) for draw in (_losses, _passes, _positions)]
+    said, draws = numbers(frame), [partial(draw, frame=frame) for draw in (_losses, _passes, _positions)]
     return style.headed(width, 2.2, [(style.heading("decoders", at, **said), draw) for at, draw in enumerate(draws)])
 
 
@@ -76,7 +71,7 @@ def _losses(ax: Axes, frame: pd.DataFrame) -> None:
         ax.plot(found.index, found[algorithm], **style.line_style(algorithm) | {"marker": "", "lw": lw})
     ax.set(xscale="log", xlabel="Training step", ylabel="Loss, full pass (nats per token)")
     ax.xaxis.set_major_formatter(style.PLAIN)
-    style.label_ends(ax, found.iloc[-1].to_dict(), {name: _name(name) for name in found})
+    style.label_ends(ax, found.iloc[-1].to_dict(), NAMES)
 
 
 def _passes(ax: Axes, frame: pd.DataFrame) -> None:
@@ -91,7 +86,7 @@ def _passes(ax: Axes, frame: pd.DataFrame) -> None:
         ax.plot(full[algorithm], place, "o", color=colour, ms=6, mfc="none")
         ax.plot(alone[algorithm], place, "o", color=colour, ms=3.5)
     ax.text((full + alone).iloc[-1] / 2, place - 0.1, "full pass → prefixes", ha="center", fontsize=7, color=colour)
-    style.rows(ax, [_name(name) for name in full.index], 0.8, 0.8)
+    style.rows(ax, [NAMES[name] for name in full.index], 0.8, 0.8)
     ax.set_xlabel("Loss (nats per token)")
     ax.margins(x=0.12)
 
@@ -103,7 +98,3 @@ def _positions(ax: Axes, frame: pd.DataFrame) -> None:
     ax.plot(found.index, found.rolling(9, center=True).mean(), color=colour)
     ax.text(0.97, 0.04, "line: mean of 9", ha="right", fontsize=7, color=colour, transform=ax.transAxes)
     ax.set(xlabel="Position of the predicted token", ylabel="Prefixes − full pass (nats)")
-
-
-def _name(algorithm: str) -> str:
-    return FORM if algorithm == LEAKY else labels.algorithm_title(algorithm)

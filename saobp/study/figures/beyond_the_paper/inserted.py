@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from saobp.study.figures import style
 from saobp.study.setup import labels
 
-FORMS = ("high", "low", "uniform")  # that have a strength
 LEAST = -3.0  # points down to which the axis goes; what falls further is named with its value
 MEASURES = {"largest_column_share": "Largest column (share of mass)", "entropy": "Entropy (nats)", "gtd": "GTD"}
 HIGH = style.LOOKS["high"].colour
@@ -72,7 +71,7 @@ def _strengths(ax: Axes, frame: pd.DataFrame) -> None:
     whole = frame[(frame["of"] == "similarity") & (frame["layer"] == 0)]
     ends, names, last = {}, {}, whole["strength"].max()
     ax.axhline(0, color="0.5", lw=0.8, ls=":", zorder=0)
-    for name in FORMS:
+    for name in ("high", "low", "uniform"):  # the forms that have a strength
         look, rows = style.LOOKS[name], whole[whole["factor"] == name]
         ax.fill_between(rows["strength"], rows["low"], rows["high"], color=look.colour, alpha=0.15, lw=0)
         ax.plot(rows["strength"], rows["value"], marker=look.marker, color=look.colour)
