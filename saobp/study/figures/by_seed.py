@@ -1,7 +1,6 @@
 """Original beside High, seed by seed: sparsity (Figure 6); and largest column sum, hops and start of learning."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,8 +71,7 @@ def pair_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
 def sparsity(frame: pd.DataFrame, width: float) -> Figure:
     """Draw Figure 6: the share of entries below 1/L of each seed's attention, Original and High."""
     said = numbers(frame)
-    draw = (style.heading(6, 0, **said), partial(pair_axes, frame=frame))
-    figure = style.headed(width, 0.9 + 0.15 * said["pairs"], [draw])
+    figure = style.headed(width, 0.9 + 0.15 * said["pairs"], [(style.heading(6, 0, **said), pair_axes, frame)])
     figure.axes[0].set_xlabel("Sparsity (share of entries below 1/L)")
     return figure
 
@@ -141,14 +139,13 @@ def headline_numbers(frame: pd.DataFrame) -> dict[str, Any]:
 def plot_headlines(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the three results side by side, below five inches one above the other."""
     a, b, c = (frame[frame["panel"] == panel] for panel in "abc")
-    draws = (
-        partial(pair_axes, frame=a.rename(columns={"x": "value"})),
-        partial(hops.curve_axes, frame=b.rename(columns={"x": "step", "y": "accuracy"}), seeds=False),
-        partial(start_axes, frame=c),
-    )
     said = headline_numbers(frame)
-    heads = [style.heading("glance", which, **said) for which in (0, 1, said["end"])]
-    figure = style.headed(width, 2.3, [*zip(heads, draws)])
+    first, second, third = (style.heading("glance", which, **said) for which in (0, 1, said["end"]))
+    figure = style.headed(width, 2.3, [
+        (first, pair_axes, a.rename(columns={"x": "value"})),
+        (second, hops.curve_axes, b.rename(columns={"x": "step", "y": "accuracy"}), False),
+        (third, start_axes, c),
+    ])  # fmt: skip
     figure.axes[0].axvline(1, color="0.5", lw=0.8, ls=":")
     figure.axes[0].set(xlim=(0, None), xlabel="Largest column sum (uniform: 1)")
     figure.axes[1].set_ylabel("Three hops, {layers} layers (% right)".format(**said))

@@ -1,7 +1,6 @@
 """Figures 3 and 9: mean GTD against performance, over checkpoints where runs kept them, else over runs; Table 1's."""
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -64,7 +63,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     for model, (task, title) in product(models, trajectories.FOLLOWED.items()):
         points = frame.query("model == @model and task == @task")
         said = heading(correlation(points), title + f", {labels.model_title(model)}" * (len(models) > 1), paper(task))
-        draws.append((said, partial(_task, points=points, task=task)))
+        draws.append((said, _task, points, task))
     figure = style.headed(width, 2.0, draws, columns=2 if width >= style.NARROW else 4)
     look = {"location": "bottom", "shrink": 0.4, "aspect": 30, "label": "Share of training", "ticks": [0, 0.5, 1]}
     figure.colorbar(ScalarMappable(Normalize(0, 1), "viridis"), ax=figure.axes, **look)
@@ -103,9 +102,9 @@ def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:
     style.at_least(ax, "x", LEAST_GTD)
 
 
-def failed_run(table1: pd.DataFrame, width: float = style.PAGE) -> Figure:
+def failed_run(table1: pd.DataFrame) -> Figure:
     """Draw Table 1: accuracy and clustering against GTD, a line through all rows, and one without the failed run."""
-    figure, views = style.new_figure(width, 2.7), comparisons.views(table1)
+    figure, views = style.new_figure(style.PAGE, 2.7), comparisons.views(table1)
     lines = {"solid": views["all"], "dashed": views["without_failed"]}
     rows = lines["solid"]
     failed, ends = rows.loc[comparisons.FAILED], rows["GTD"].agg(["min", "max"])

@@ -1,7 +1,6 @@
 """GTD against clustering and betweenness of the token graph: of BERT-Mini Original (Figure 2), of all (Figure 5)."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,12 +95,12 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     for measure, title in GRAPH_MEASURES.items():
         own = frame[frame["measure"] == measure].dropna(subset=["gtd", "value"])
         head, reaches = _beside_paper(r, measure, len(own))
-        draws.append((head, partial(_cloud, points=own, algorithm=algorithms[0], title=title)))
+        draws.append((head, _cloud, own, algorithms[0], title))
         reached += [title] * reaches
         groups[title] = (r[r["measure"] == measure], CLAIM_OF[measure])
     seeds = labels.counted(r["seed"].nunique(), "seed")
     reach = style.heading(2, "reach", reached=reached, measures=[*groups], seeds=seeds)
-    return style.headed(width, 2.1, [*draws, (reach, partial(_strip, groups=groups))], columns=2)
+    return style.headed(width, 2.1, [*draws, (reach, _strip, groups)], columns=2)
 
 
 def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figure:
@@ -111,18 +110,17 @@ def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figur
         own = r[r["measure"] == measure]
         rows = {labels.algorithm_title(name): own[own["algorithm"] == name] for name in algorithms}
         groups = {name: (found, CLAIM_OF[measure]) for name, found in rows.items()}
-        draws.append((_beside_paper(r, measure)[0], partial(_strip, groups=groups)))
+        draws.append((_beside_paper(r, measure)[0], _strip, groups))
     limits = {"xlim": (frame["gtd"].min() - 0.02, frame["gtd"].max() + 0.02), "ylim": (-0.03, 1.03)}
-    look = {"title": GRAPH_MEASURES["clustering"], **limits}
     for algorithm in algorithms if width >= style.NARROW else ():
         own = frame[frame["gtd"].notna() & (frame["algorithm"] == algorithm)]
         span = _span(r[(r["measure"] == "clustering") & (r["algorithm"] == algorithm)]["r"])
         said = style.heading(2, "algorithm", title=labels.algorithm_title(algorithm), span=span, n=own["n"].sum())
-        draws.append((said, partial(_cloud, points=own, algorithm=algorithm, **look)))
+        draws.append((said, _cloud, own, algorithm, GRAPH_MEASURES["clustering"], limits))
     return style.headed(width, 1.9, draws, columns=3)
 
 
-def _cloud(ax: Axes, points: pd.DataFrame, algorithm: str, title: str, **limits: Any) -> None:
+def _cloud(ax: Axes, points: pd.DataFrame, algorithm: str, title: str, limits: Mapping[str, Any] | None = None) -> None:
     """Draw the points of one algorithm and measure: hexagons, darker where more are; few points singly."""
     colour = style.LOOKS[algorithm].colour
     binned = {"C": points["n"], "reduce_C_function": np.sum, **GRID} if "n" in points else {}
@@ -132,7 +130,7 @@ def _cloud(ax: Axes, points: pd.DataFrame, algorithm: str, title: str, **limits:
         ax.hexbin(points["gtd"], points["value"], **look | binned)
     else:
         ax.plot(points["gtd"], points["value"], "o", color=colour, ms=2.6, mfc="none", mew=0.6)
-    ax.set(xlabel="GTD", ylabel=title, **limits)
+    ax.set(xlabel="GTD", ylabel=title, **(limits or {}))
 
 
 def _strip(ax: Axes, groups: Mapping[str, tuple[pd.DataFrame, str]]) -> None:

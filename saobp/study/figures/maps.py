@@ -58,7 +58,7 @@ def make_example(strength: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def data(records: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
+def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """One row a query of MiniLM's head before ("raw") and after ("refined") the step, with the mass on each key."""
     found, parts = load_example(), []
     about = {"query": range(len(found["tokens"])), "token": found["tokens"]}

@@ -1,7 +1,7 @@
 """How every figure looks: the style sheet, the widths of a page, one colour an algorithm."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import cycle
 from math import isnan
@@ -78,13 +78,13 @@ def panels(width: float, count: int, height: float, columns: int = 0) -> tuple[F
     return figure, axes[:count]
 
 
-def headed(
-    width: float, height: float, draws: Sequence[tuple[str, Callable[[Axes], object]]], columns: int = 0
-) -> Figure:
-    """A figure of `panels`, each drawn by its function under its heading, with a letter where there are several."""
+def headed(width: float, height: float, draws: Sequence[tuple[Any, ...]], columns: int = 0) -> Figure:
+    """A figure of `panels`, each given as its heading, the function that draws it and what that takes after its axes;
+    with a letter where there are several.
+    """
     figure, axes = panels(width, len(draws), height, columns)
-    for letter, ax, (text, draw) in zip(cycle(ascii_lowercase), axes, draws):
-        draw(ax)
+    for letter, ax, (text, draw, *given) in zip(cycle(ascii_lowercase), axes, draws):
+        draw(ax, *given)
         head(ax, letter * (len(draws) > 1), text)
     return figure
 

@@ -41,21 +41,18 @@ def of_settings(number: int, records: Sequence[Record], published: Published) ->
     for model, (key, (_, name)) in product(estimates.sizes(records), SETTINGS[number].items()):
         runs = select(records, "pretrain", model=model)
         printed = published.printed(number, model=labels.published_model(model), metric=key)
-        ours = ", ".join(dict.fromkeys(_setting(run, name) for run in runs))
+        used = []
+        for run in runs:
+            metrics = run["metrics"]
+            value = (metrics | metrics.get("recipe", {}) | metrics.get("size", {}) | run["parameters"])[name]
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            used.append(f"{value / 1e6:.2f}M" if name == "parameters" else text)
+        ours = ", ".join(dict.fromkeys(used))
         reason = "" if runs else captions.reason("measured", "stage", stage="pretraining")
         cells[(model,), key] = Cell(printed, ours or None, reason=reason)
     titles = {key: title for key, (title, _) in SETTINGS[number].items()}
     rows = {row: (labels.model_title(*row),) for row, _ in cells}
     return Table(number, titles, rows, cells, "Setting")
-
-
-def _setting(run: Record, name: str) -> str:
-    """The value that a run used, parameters in millions."""
-    metrics = run["metrics"]
-    value = (metrics | metrics.get("recipe", {}) | metrics.get("size", {}) | run["parameters"])[name]
-    if name == "parameters":
-        return f"{value / 1e6:.2f}M"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def of_cost(number: int, records: Sequence[Record], published: Published) -> Table:

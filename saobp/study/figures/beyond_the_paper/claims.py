@@ -38,7 +38,7 @@ def data(verdicts: list[Verdict]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
+def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the forest; in a column of a page only the part that decides of each claim that was run, below its name."""
     outcomes, side = frame.drop_duplicates(["claim", "study"])["outcome"].value_counts(), width >= style.NARROW
     shown = (frame if side else frame[frame["decides"] & (frame["outcome"] != NOT_RUN)]).groupby("claim", sort=False)

@@ -1,7 +1,6 @@
 """Pictures of a cost run: each way's time over Original's, and attention alone against length."""
 
 from collections.abc import Sequence
-from functools import partial
 from math import isnan
 from typing import Any
 
@@ -23,9 +22,9 @@ MEASURED = ("ms", "mib", "ratio_to_sdpa", "ratio_to_materialised")
 COLUMNS = ["length", "way", "kernel", *(name + end for name in MEASURED for end in ("", "_low", "_high"))]
 
 
-def times(ways: dict[str, dict[str, Any]], width: float = style.PAGE) -> Figure:
+def times(ways: dict[str, dict[str, Any]]) -> Figure:
     """Draw each way's time over Original's, a panel a phase: the median and, as a bar, the quartiles of the rounds."""
-    figure = style.new_figure(width, 0.8 + 0.2 * len(ways))
+    figure = style.new_figure(style.PAGE, 0.8 + 0.2 * len(ways))
     axes = figure.subplots(1, len(cost_tables.PHASES), sharey=True)
     for ax, phase in zip(axes, cost_tables.PHASES):
         for place, (way, found) in enumerate(ways.items()):
@@ -69,7 +68,7 @@ def length_figure(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
     """Draw time and peak memory, where it is known, against length; below five inches one above the other."""
     side, said = width >= style.NARROW, numbers(frame)
     known = [name for name in QUANTITIES if frame[name].notna().any()]
-    draws = [(style.heading("length", name, **said), partial(_lengths, frame=frame, quantity=name)) for name in known]
+    draws = [(style.heading("length", name, **said), _lengths, frame, name) for name in known]
     figure = style.headed(width, 2.4 if side else 2.3, draws)
     handles, names = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=len(names) if side else 2)

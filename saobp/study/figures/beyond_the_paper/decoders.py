@@ -1,7 +1,6 @@
 """Decoders: held-out loss along training, and what the form that receives later rows loses from prefixes alone."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -58,8 +57,8 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the losses of the full pass, both ways to take the loss, and the leak by position."""
-    said, draws = numbers(frame), [partial(draw, frame=frame) for draw in (_losses, _passes, _positions)]
-    return style.headed(width, 2.2, [(style.heading("decoders", at, **said), draw) for at, draw in enumerate(draws)])
+    said, draws = numbers(frame), enumerate((_losses, _passes, _positions))
+    return style.headed(width, 2.2, [(style.heading("decoders", at, **said), draw, frame) for at, draw in draws])
 
 
 def _losses(ax: Axes, frame: pd.DataFrame) -> None:

@@ -1,7 +1,6 @@
 """What High adds to Original, task by task: the paper's printed difference beside ours, each with its error."""
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -60,7 +59,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     draws = []
     for model, own in frame.groupby("model", sort=False):
         said = {"model": labels.model_title(model), **numbers(own)}
-        draws.append((style.heading("gains", 0, **said), partial(gain_axes, frame=own)))
+        draws.append((style.heading("gains", 0, **said), gain_axes, own))
     return style.headed(width, 0.8 + 0.21 * frame["task"].nunique(), draws)
 
 
@@ -81,9 +80,9 @@ def gain_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
     return ax
 
 
-def printed_forest(gains: pd.DataFrame, width: float = style.PAGE) -> Figure:
+def printed_forest(gains: pd.DataFrame) -> Figure:
     """Draw `comparisons.gains` with `REACH` errors to each side, a panel a size; filled marks: zero is outside."""
-    figure, colour, marker = style.new_figure(width, 2.6), *style.LOOKS["high"][:2]
+    figure, colour, marker = style.new_figure(style.PAGE, 2.6), *style.LOOKS["high"][:2]
     axes = figure.subplots(1, gains["model"].nunique(), sharex=True, sharey=True)
     gains = gains.assign(reach=REACH * gains["error"], beyond=gains["z"].abs() > REACH)
     for ax, (model, cells) in zip(axes, gains.groupby("model", sort=False)):

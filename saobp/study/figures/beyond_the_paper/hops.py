@@ -1,7 +1,6 @@
 """Questions of three hops: every seed's accuracy at the end, and accuracy along training, a line an algorithm."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +45,7 @@ def plot_ends(frame: pd.DataFrame, width: float) -> Figure:
     algorithms, draws = [name for name in labels.ALGORITHMS if name in set(frame["algorithm"])], []
     for depth, own in frame.groupby("layers"):
         said = style.heading("hops", 0, depth=labels.counted(depth, "layer"), **end_numbers(own))
-        draws.append((said, partial(_ends, frame=own, algorithms=algorithms)))
+        draws.append((said, _ends, own, algorithms))
     return style.headed(width, 0.9 + 0.27 * len(algorithms), draws)
 
 
@@ -105,12 +104,12 @@ def curve_numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 def plot_curves(frame: pd.DataFrame, width: float) -> Figure:
     """Draw a panel a depth; below five inches one above the other."""
-    depths = [own for _, own in frame.groupby("layers")]
-    draws = [(style.heading("learning", 0, **own.iloc[0]), partial(curve_axes, frame=own)) for own in depths]
+    depths = frame.groupby("layers")
+    draws = [(style.heading("learning", 0, **own.iloc[0]), curve_axes, own) for _, own in depths]
     return style.headed(width, 2.4, draws)
 
 
-def curve_axes(ax: Axes, frame: pd.DataFrame, *, seeds: bool = True) -> Axes:
+def curve_axes(ax: Axes, frame: pd.DataFrame, seeds: bool = True) -> Axes:
     """Draw the mean of each algorithm over steps, its band where seeds are ten or more, name and seeds at its end."""
     for algorithm, rows in frame.groupby("algorithm", sort=False):
         many = rows["n"].max() >= 10

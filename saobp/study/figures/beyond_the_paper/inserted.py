@@ -1,7 +1,6 @@
 """One step put into a public encoder as it is: similarity at each λ, one layer alone, and the sink by layer."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -62,8 +61,8 @@ def sides(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw similarity against λ, one layer alone, and the largest column by layer."""
-    said, draws = numbers(frame), [partial(draw, frame=frame) for draw in (_strengths, _alone, layer_axes)]
-    return style.headed(width, 2.2, [(style.heading("retrofit", at, **said), draw) for at, draw in enumerate(draws)])
+    said, draws = numbers(frame), enumerate((_strengths, _alone, layer_axes))
+    return style.headed(width, 2.2, [(style.heading("retrofit", at, **said), draw, frame) for at, draw in draws])
 
 
 def _strengths(ax: Axes, frame: pd.DataFrame) -> None:
