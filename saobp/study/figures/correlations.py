@@ -19,7 +19,7 @@ from saobp.study.paper import numbers as printed
 from saobp.study.records.schema import Record
 from saobp.study.setup import labels
 from saobp.study.statistics import Estimate, estimates, trajectories
-from saobp.study.tables import cells, scores
+from saobp.study.tables import scores
 
 LEAST_GTD, LEAST_SCORE = 0.004, 4  # that an axis shows: of GTD, and points of a score
 MARKER = {"Mini": 3.5, "Small": 5.5, "Medium": 7.5}  # points, in the picture of Table 1
@@ -72,10 +72,8 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
 
 def heading(found: Estimate | None, name: str, printed: float) -> str:
     """Whether an r has the paper's sign, with its interval and number of runs, and the paper's."""
-    if found is None:
-        return style.heading(3, "none", name=name)
-    said = {"name": name, "paper": printed, "value": found.value, "r": cells.measured(found, 2), "n": found.seeds}
-    return style.heading(3, scores.sign_of(found, printed), **said)
+    which = scores.sign_of(found, printed) if found else "none"
+    return style.heading(3, which, name=name, paper=printed, found=found)
 
 
 def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:

@@ -1,9 +1,8 @@
 """Figures 4, 7 and 8: GTD and entropies by layer and head, High minus Original; the paper's own form beside it."""
 
 from collections.abc import Sequence
-from itertools import cycle, product
+from itertools import product
 from math import ceil, inf, nan
-from string import ascii_lowercase
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,14 +117,15 @@ def _panels(frame: pd.DataFrame) -> list[tuple[str, str, Panel, pd.DataFrame]]:
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw High minus Original, a row a model and task, a column a measure; in a narrow figure two a row."""
-    cells, wide = _panels(frame), width >= style.NARROW
-    figure, axes = style.panels(width, len(cells), 1.7 if wide else 1.5, columns=4)
-    for place, (letter, ax, (model, task, about, own)) in enumerate(zip(cycle(ascii_lowercase), axes, cells)):
-        runs, over = own["runs"].max(), changes(own)
-        difference_axes(ax, own[(own["of"] == "difference") & (own["x"] > 0)], about.least)
-        said = [f"{style.change(*row, about.digits)} {about.unit}" for row in over[ENDS].itertuples(index=False)]
-        style.head(ax, letter, ": ".join([about.title, *said]))
-        if place >= len(axes) - 4 or not wide:
+    cells, draws, wide = _panels(frame), [], width >= style.NARROW
+    for *_, about, own in cells:
+        over = changes(own)[ENDS].itertuples(index=False)
+        said = ": ".join([about.title, *(f"{style.change(*row, about.digits)} {about.unit}" for row in over)])
+        draws.append((said, difference_axes, own[(own["of"] == "difference") & (own["x"] > 0)], about.least))
+    figure = style.headed(width, 1.7 if wide else 1.5, draws, columns=4)
+    for place, (ax, (model, task, about, own)) in enumerate(zip(figure.axes, cells)):
+        runs = own["runs"].max()
+        if place >= len(cells) - 4 or not wide:
             ax.set_xlabel(about.axis + ", lowest first" * bool(about.axis == "Head" and runs > 1))
         if place % 4 == 0:
             name = TASKS[task].title + f"\n{labels.model_title(model)}" * (frame["model"].nunique() > 1)
