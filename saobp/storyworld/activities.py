@@ -105,13 +105,13 @@ ACTIVITIES = {
         |hung the painting and stepped back""",
 }
 STEPS = {name: [" ".join(step.split()) for step in text.split("|")] for name, text in ACTIVITIES.items()}
-SLOTS = ("food", "object", "colour", "plant", "topic", "pet", "sewn", "instrument", "town")
 
 
 def telling(random: Random, who: str) -> tuple[str, list[str]]:
     """Return the title and the steps of an activity with its slots filled for one person, He or She."""
     activity = random.choice(list(ACTIVITIES))
-    fields = {slot: lexicon.draw(random, slot) for slot in SLOTS}
+    slots = ("food", "object", "colour", "plant", "topic", "pet", "sewn", "instrument", "town")
+    fields = {slot: lexicon.draw(random, slot) for slot in slots}
     fields |= {f"a_{slot}": lexicon.article(word) for slot, word in fields.items()}
     fields["her"] = "his" if who == "He" else "her"
     return activity.format(**fields), [step.format(**fields) for step in STEPS[activity]]

@@ -89,12 +89,18 @@ def sst2(random: Random, index: int) -> dict:
 
 def mrpc(random: Random, index: int) -> dict:
     """Return two sentences of the same words or nearly so, and whether they say the same (1)."""
-    steps = world.draw_steps(random, 1, frozenset(world.RELATIONS))
+    label, steps = index % 2, world.draw_steps(random, 1, frozenset(world.RELATIONS))
     facts = world.draw_puzzle(random, steps, 2).facts()  # of one relation, about four entities of the same kinds
+    (step, one, two), (_, other, another) = facts
     second = first = _told(random, facts)
     while second == first:
-        second = _told(random, facts if index % 2 else _other_facts(random, *facts))
-    return {"sentence1": first, "sentence2": second, "label": index % 2, "hops": 0}
+        told = facts
+        if not label:  # objects exchanged; or one fact turned round, of feelings and of kinship that fixes no gender
+            told = [(step, one, another), (step, other, two)]
+            if step.relation in ("kin", "social") and random.random() < 0.5 and step.word not in WORDS["blood"]:
+                told = [(step, two, one), facts[1]]
+        second = _told(random, told)
+    return {"sentence1": first, "sentence2": second, "label": label, "hops": 0}
 
 
 def _told(random: Random, facts: list[Fact]) -> str:
@@ -104,15 +110,6 @@ def _told(random: Random, facts: list[Fact]) -> str:
     if two.startswith("The "):
         two = "the " + two[4:]
     return one.rstrip(".") + random.choice((" and ", ", and ", ", while ")) + two
-
-
-def _other_facts(random: Random, one: Fact, two: Fact) -> list[Fact]:
-    """Exchange the objects of two facts; of kinship and feelings, or turn one of them round."""
-    step, subject, other = one
-    of_blood = step.word in WORDS["blood"]  # which fixes a gender
-    if step.relation in ("kin", "social") and random.random() < 0.5 and not of_blood:
-        return [(step, other, subject), two]
-    return [(step, subject, two[2]), (step, two[1], other)]
 
 
 def qqp(random: Random, index: int) -> dict:

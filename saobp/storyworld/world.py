@@ -116,7 +116,9 @@ def _paths(hops: int, allowed: frozenset[str], last: frozenset[str], cost: int) 
         longer = {}
         for (names, kind), weight in paths.items():
             fit = [name for name in WEIGHTS if name in allowed and STEPS[name].source == kind]
-            fit = [name for name in fit if not (names and _undoes(name, names[-1]))]
+            before = STEPS[names[-1]].relation if names else ""
+            if before not in ("kin", "social"):  # none leads back; each of kinship and feelings has another word
+                fit = [name for name in fit if STEPS[name].relation != before]
             total = sum(WEIGHTS[name] for name in fit)
             longer |= {((*names, name), STEPS[name].target): weight * WEIGHTS[name] / total for name in fit}
         paths = longer
@@ -131,12 +133,6 @@ def _paths(hops: int, allowed: frozenset[str], last: frozenset[str], cost: int) 
     return list(kept), list(accumulate(kept.values()))
 
 
-def _undoes(name: str, before: str) -> bool:
-    """Say whether a step leads back; kinship and feelings do not, since each of their steps has another word."""
-    relation = STEPS[name].relation
-    return name != before and relation == STEPS[before].relation and relation not in ("kin", "social")
-
-
 def draw_puzzle(
     random: Random, steps: tuple[Step, ...], chains: int, *, stranger: bool = False, one_gender: bool = False
 ) -> Puzzle:
@@ -145,9 +141,9 @@ def draw_puzzle(
     `one_gender` makes the people of the last layer all men or all women, so that one pronoun fits them.
     """
     taken: set[str] = set()
-    layers = [_layer(random, steps, index, chains, taken) for index in range(len(steps))]
-    layers.append(_layer(random, steps, len(steps), chains, taken, one_gender))
-    joint = random.randrange(1, len(steps)) if len(steps) > 1 else 0
+    last = len(steps)
+    layers = [_layer(random, steps, n, chains, taken, one_gender and n == last) for n in range(last + 1)]
+    joint = random.randrange(1, last) if last > 1 else 0
     spare = _layer(random, steps, joint, 1, taken) if stranger else ("",)
     return Puzzle(steps, tuple(layers), joint, *spare)
 

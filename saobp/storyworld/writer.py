@@ -14,8 +14,6 @@ import pyarrow.parquet as pq
 from saobp.storyworld import activities, inference, narrative, sentences
 
 Row = dict[str, Any]
-STORIES = 30_000
-QUESTIONS = 2_000
 NOTE = "written by the story world"
 
 _SENTENCES = (sentences.cola, sentences.sst2, sentences.mrpc, sentences.qqp, sentences.stsb)
@@ -31,7 +29,7 @@ BENCHMARKS: dict[tuple[str, str], Callable[[Random, int], Row]] = {
 SPLITS = {"mnli": ("train", "validation_matched"), "middle": ("train", "validation", "test")}  # else the usual two
 
 
-def write(folder: str | Path, *, seed: int = 0, stories: int = STORIES, questions: int = QUESTIONS) -> Path:
+def write(folder: str | Path, *, seed: int = 0, stories: int = 30_000, questions: int = 2_000) -> Path:
     """Write a corpus of `stories` and every benchmark with `questions` training rows, and manifest.json.
 
     A validation (or test) split has a quarter of the rows of its train split. The same seed gives the same
@@ -39,10 +37,13 @@ def write(folder: str | Path, *, seed: int = 0, stories: int = STORIES, question
     """
     folder = Path(folder)
     manifest: dict[str, Any] = {}
+    types = {pa.string(): pa.large_string(), pa.float64(): pa.float32()}  # those of the public sets
     for dataset, config, split, made in _splits(seed, stories, questions):
         path = folder / dataset / config / f"{split}-00000-of-00001.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(_table(made), path)
+        table = pa.Table.from_pylist(made)
+        kinds = [types.get(field.type, field.type) for field in table.schema]
+        pq.write_table(table.cast(pa.schema(zip(table.column_names, kinds))), path)
         data = path.read_bytes()
         known = {"rows": len(made), "hub_rows": None, "complete": True, "note": NOTE}  # the hub has none of these
         known |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -74,7 +75,11 @@ def _splits(seed: int, stories: int, questions: int) -> Iterator[tuple[str, str,
         random = Random(f"{seed}/stories/{split}")
         yield "saobp/stories", "default", split, [{"text": narrative.story(random)} for _ in range(count)]
     for split, count in (("train", stories // 10), ("validation", stories // 40), ("test", stories // 40)):
-        lines = _wikitext(Random(f"{seed}/wikitext/{split}"), max(8, count))
+        random, lines = Random(f"{seed}/wikitext/{split}"), []
+        for index in range(max(8, count)):
+            if index % 4 == 0:  # a heading between empty lines, then one paragraph a line
+                lines += ["", f" = {narrative.scene(random, narrative.HEADINGS)} = \n", ""]
+            lines.append(f" {narrative.story(random)} \n")
         yield "Salesforce/wikitext", "wikitext-103-raw-v1", split, [{"text": line} for line in lines]
         if split != "train":
             apart = [re.sub(r"('s|[.,?])", r" \1", line) for line in lines]
@@ -83,20 +88,3 @@ def _splits(seed: int, stories: int, questions: int) -> Iterator[tuple[str, str,
         for split in SPLITS.get(config, ("train", "validation")):
             count = questions if split == "train" else max(8, questions // 4)
             yield dataset, config, split, rows(dataset, config, split, count, seed=seed)
-
-
-def _table(made: list[Row]) -> pa.Table:
-    """Return rows as a table of the public sets' types: long strings, and similarities in 32 bits."""
-    table = pa.Table.from_pylist(made)
-    types = {pa.string(): pa.large_string(), pa.float64(): pa.float32()}
-    return table.cast(pa.schema([field.with_type(types.get(field.type, field.type)) for field in table.schema]))
-
-
-def _wikitext(random: Random, stories: int) -> list[str]:
-    """Return lines as WikiText has them: an empty one, a heading, an empty one, one paragraph a line."""
-    lines = []
-    for index in range(stories):
-        if index % 4 == 0:
-            lines += ["", f" = {narrative.scene(random, narrative.HEADINGS)} = \n", ""]
-        lines.append(f" {narrative.story(random)} \n")
-    return lines
