@@ -60,13 +60,6 @@ def _texts(
     return {**tokenizer(*texts, truncation=True, max_length=length), "labels": batch["label"]}
 
 
-def tokens_needed(spec: TaskSpec, rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return the tokens each item needs for what is never cut: a choice's question and longest option, else none."""
-    if spec.kind != "choice":
-        return [0] * len(rows)
-    return [max(_needed(option_texts(spec, row), tokenizer)) for row in rows]
-
-
 def _choices(
     batch: Mapping[str, list], spec: TaskSpec, tokenizer: PreTrainedTokenizerBase, length: int
 ) -> dict[str, list]:
@@ -74,7 +67,7 @@ def _choices(
     seconds = [option_texts(spec, row) for row in rows]
     firsts = [[row[spec.texts[0]]] * len(options) for row, options in zip(rows, seconds)]
     flat = [text for options in seconds for text in options]
-    needed = _needed(flat, tokenizer)
+    needed = tokens_needed(flat, tokenizer)
     if (most := max(needed)) > length:
         whole = f"question and option whole ({flat[needed.index(most)][:60]!r}, {spec.name})"
         raise ValueError(f"length={length} cannot hold {whole}: give at least {most}")
@@ -99,7 +92,7 @@ def _ends(texts: list[str], rooms: list[int], tokenizer: PreTrainedTokenizerBase
     return ends
 
 
-def _needed(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[int]:
+def tokens_needed(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Count what each question with its option takes beside special tokens and one token of the article."""
-    counts = [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
-    return [count + tokenizer.num_special_tokens_to_add(pair=True) + 1 for count in counts]
+    more = tokenizer.num_special_tokens_to_add(pair=True) + 1
+    return [len(ids) + more for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]

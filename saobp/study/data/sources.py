@@ -74,9 +74,8 @@ def _ask(function: Callable, dataset: str, config: str | None, **options: Any) -
     except Exception as error:  # the hub fails in a dozen classes; all mean the same here
         if "scripts are no longer supported" in str(error) and "revision" not in options:
             return _ask(function, dataset, config, revision="refs/convert/parquet", **options)
-        name = f"{dataset} {config}" if config else dataset
-        reason = first_line(error)
-        raise DataError(f"{name}: not to be had from the hub ({reason}); connect, or {REMEDY}") from None
+        name = f"{dataset} {config or ''}".strip()
+        raise DataError(f"{name}: not to be had from the hub ({first_line(error)}); connect, or {REMEDY}") from None
 
 
 @dataclass(frozen=True)

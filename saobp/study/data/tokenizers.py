@@ -67,8 +67,7 @@ def _from_hub(kind: str, source: Source) -> PreTrainedTokenizerBase:
     try:
         tokenizer = maker.from_pretrained(files)
     except (OSError, ValueError) as error:
-        reason = first_line(error)
-        raise DataError(f"the '{kind}' tokenizer cannot be read ({reason}); connect, or train one") from None
+        raise DataError(f"the '{kind}' tokenizer cannot be read ({first_line(error)}); connect, or train one") from None
     if kind == "gpt2":
         tokenizer.pad_token = tokenizer.eos_token  # it has none; its mask hides the padding
     return tokenizer

@@ -34,7 +34,10 @@ def inputs(
 
 def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tuple[Task, int]:
     """Leave out and count reported items that `length` tokens cannot hold uncut; ValueError if none is left."""
-    needed = encoding.tokens_needed(task.spec, task.evaluation, tokenizer)
+    needed = [0] * len(task.evaluation)  # for what is never cut: a choice's question and longest option
+    if task.spec.kind == "choice":
+        asked = (encoding.option_texts(task.spec, row) for row in task.evaluation)
+        needed = [max(encoding.tokens_needed(texts, tokenizer)) for texts in asked]
     kept = [item for item, tokens in enumerate(needed) if tokens <= length]
     if not kept:
         raise ValueError(f"length={length} holds no item of {task.spec.name}: give at least {min(needed, default=1)}")

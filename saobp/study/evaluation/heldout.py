@@ -105,10 +105,9 @@ class HeldOut:
 
     def _outputs(self, model: nn.Module) -> Iterator[tuple[Tensor, Tensor, Any]]:
         """Yield of each batch where a token is to be predicted, which one, and the output in evaluation mode."""
-        device = next(model.parameters()).device
         with measuring(model):
             for batch in self.batches:
-                batch = {name: values.to(device) for name, values in batch.items()}
+                batch = {name: values.to(model.device) for name, values in batch.items()}
                 chosen = batch["labels"] != -100
                 yield chosen, batch["labels"][chosen], model(**batch)
 
