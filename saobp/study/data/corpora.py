@@ -40,15 +40,14 @@ class Blocks(torch.utils.data.Dataset):
     says what each data set is and lacks, `text` how they were mixed and what was dropped.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, source: str | None = None) -> None:
+        self.folder, self.source = folder, source  # of a token file's text, what that says; of other text none
         self.about: dict[str, Any] = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         self.length, self.fingerprint = self.about["length"], self.about["fingerprint"]
         self.text = self.about["text"]
         renamed = {"published_rows": "hub_rows"}  # as files of before have it
         self.splits = [{renamed.get(key, key): value for key, value in one.items()} for one in self.about["splits"]]
         self.tokens = len(self) * self.length
-        self.source: str | None = None  # of a token file's text, what that says; of other text the study's own
 
     def __len__(self) -> int:
         return self.about["blocks"]
@@ -182,7 +181,5 @@ def read_file(file: Path) -> tuple[PreTrainedTokenizerBase, Blocks, Blocks, dict
 
     folder = paths.made(paths.cache() / f"prepared-{paths.digest(file)[:16]}", unpack)
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-    parts = [Blocks(folder / part) for part in PARTS]
-    for blocks in parts:
-        blocks.source = about.get("source", "tokens")
+    parts = [Blocks(folder / part, about.get("source", "tokens")) for part in PARTS]
     return AutoTokenizer.from_pretrained(folder / "tokenizer"), *parts, about

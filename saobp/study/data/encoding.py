@@ -64,19 +64,18 @@ def _choices(
     batch: Mapping[str, list], spec: TaskSpec, tokenizer: PreTrainedTokenizerBase, length: int
 ) -> dict[str, list]:
     rows = [dict(zip(batch, values)) for values in zip(*batch.values())]
-    seconds = [option_texts(spec, row) for row in rows]
-    firsts = [[row[spec.texts[0]]] * len(options) for row, options in zip(rows, seconds)]
-    flat = [text for options in seconds for text in options]
-    needed = tokens_needed(flat, tokenizer)
+    asked = [text for row in rows for text in option_texts(spec, row)]
+    needed, count = tokens_needed(asked, tokenizer), len(asked) // len(rows)  # as many options in every row
+    items = [slice(start, start + count) for start in range(0, len(asked), count)]
     if (most := max(needed)) > length:
-        whole = f"question and option whole ({flat[needed.index(most)][:60]!r}, {spec.name})"
+        whole = f"question and option whole ({asked[needed.index(most)][:60]!r}, {spec.name})"
         raise ValueError(f"length={length} cannot hold {whole}: give at least {most}")
-    count = len(seconds[0])  # the same in every row: `tasks` has seen to it
+    articles = batch[spec.texts[0]]
     if not spec.texts[1]:
-        rooms = [length + 1 - max(needed[n : n + count]) for n in range(0, len(flat), count)]
-        firsts = [[end] * count for end in _ends([first[0] for first in firsts], rooms, tokenizer)]
-    encoded = tokenizer(sum(firsts, []), flat, truncation="only_first", max_length=length)
-    nested = {name: [values[n : n + count] for n in range(0, len(flat), count)] for name, values in encoded.items()}
+        articles = _ends(articles, [length + 1 - max(needed[item]) for item in items], tokenizer)
+    firsts = [article for article in articles for _ in range(count)]
+    encoded = tokenizer(firsts, asked, truncation="only_first", max_length=length)
+    nested = {name: [values[item] for item in items] for name, values in encoded.items()}
     return {**nested, "labels": batch["label"]}
 
 
