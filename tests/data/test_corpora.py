@@ -1,19 +1,23 @@
+import errno
 import pickle
 import re
 import shutil
+import tarfile
 from itertools import islice
 
 import pytest
 import torch
-from small_hub import word_tokenizer, write_split
+from small_hub import refused, word_tokenizer, write_split
 from tokenizers.processors import TemplateProcessing
 
-from saobp.study.data import corpora
+from saobp.study.data import corpora, sources
 from saobp.study.data.corpora import token_blocks
 from saobp.study.data.documents import Mixture
-from saobp.study.data.sources import DataError, FolderSource
 from saobp.study.setup import paths
+from saobp.study.setup.studies import load_study
+from saobp.study.training import pretraining
 
+SMOKE = load_study("smoke")
 TEXTS = [f"story number {n} has a hat and a cat" for n in range(20)]
 MIXTURE = {"a/set": 1.0}
 
@@ -23,7 +27,7 @@ def source(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "cache", lambda: tmp_path / "cache")
     write_split(tmp_path, "a/set", "default", "train", [{"text": t} for t in TEXTS])
     write_split(tmp_path, "a/set", "default", "validation", [{"text": "a cat number 3"}] * 9)
-    return FolderSource(tmp_path)
+    return sources.FolderSource(tmp_path)
 
 
 @pytest.fixture
@@ -102,8 +106,7 @@ def test_the_limit_is_the_most_that_the_blocks_hold(source, tokenizer):
     assert all(re.search(r"\bcut at\b.* 70\b", split["note"]) for split in blocks.splits)
     roomy = token_blocks(source, MIXTURE, tokenizer, 16, limit_tokens=10**6)
     assert roomy.splits == token_blocks(source, MIXTURE, tokenizer, 16).splits
-    with pytest.raises(DataError, match="do not fill a block of 500"):
-        token_blocks(source, MIXTURE, tokenizer, 500)
+    refused("do not fill a block of 500", token_blocks, source, MIXTURE, tokenizer, 500)
 
 
 def test_what_is_read_ahead_of_a_limit_is_not_counted(source, tokenizer, tmp_path):
@@ -135,3 +138,51 @@ def test_ids_above_two_bytes_survive(source, tmp_path):
     blocks = token_blocks(source, MIXTURE, tokenizer, 32)
     assert int(blocks[0]["input_ids"].max()) >= 2**16
     assert tokenizer.decode(blocks[0]["input_ids"][1:4]) == " ".join(words[-40:-37])
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """A token file, which holds what pretraining reads."""
+    return pretraining.write_tokens(tmp_path_factory.mktemp("tokens") / "stories.tar.bz2", "smoke")
+
+
+def test_an_unpacked_file_gives_the_text_that_it_was_made_of_in_the_same_bytes_every_time(file, tmp_path, monkeypatch):
+    assert pretraining.write_tokens(tmp_path / "again.tar.bz2", "smoke").read_bytes() == file.read_bytes()
+    _, *usual = pretraining.texts(SMOKE, "mini-quarter", sources.resolve("synthetic"))
+    monkeypatch.setattr(paths, "cache", lambda: tmp_path)
+    study = SMOKE.changed(tokens=str(file))
+    tokenizer, *found = pretraining.texts(study, "mini-quarter", source=None)  # neither the text nor its source is read
+    for theirs, ours in zip(usual, found):
+        assert (theirs.fingerprint, theirs.splits, len(theirs)) == (ours.fingerprint, ours.splits, len(ours))
+        assert torch.equal(theirs[len(theirs) - 1]["input_ids"], ours[len(ours) - 1]["input_ids"])
+    assert tokenizer.vocab_size <= SMOKE.vocabulary and tokenizer.decode(found[0][0]["input_ids"]).startswith("[CLS]")
+    assert corpora.provenance(sources.HubSource(), *found)["source"] == "synthetic"
+
+
+def test_a_full_disk_is_not_taken_for_a_damaged_file(file, tmp_path, monkeypatch):
+    def full(*given, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(paths, "cache", lambda: tmp_path)
+    monkeypatch.setattr(tarfile.TarFile, "extractall", full)
+    with pytest.raises(ValueError, match=r"cannot be written \(No space left on device\); free space"):
+        corpora.read_file(file)
+
+
+@pytest.mark.parametrize(("other", "said"), [
+    ({"vocabulary": 100}, "vocabulary .*, not 100"), ({"tokenizer": "bert"}, "tokenizer .*, not bert"),
+    ({"corpus": {"local/web": 1.0}}, "corpus .*, not {'local/web': 1.0}"),
+    ({"pretrain": SMOKE.pretrain.changed(limit_tokens=1024), "beyond": None}, r"limit_tokens \d+, not 1024"),
+])  # fmt: skip
+def test_a_file_for_another_study_or_of_less_text_is_refused_in_one_line(file, other, said):
+    study = SMOKE.changed(tokens=str(file), **other)
+    refused(f"{said}: write it for smoke", pretraining.texts, study, "mini-quarter", None)
+
+
+def test_a_missing_a_cut_and_a_foreign_file_are_refused_in_one_line(file, tmp_path):
+    cut, foreign = tmp_path / "cut.tar.bz2", tmp_path / "foreign.tar.bz2"
+    cut.write_bytes(file.read_bytes()[:-1000])
+    foreign.write_text("no archive")
+    cases = {tmp_path / "gone": "no such token file", cut: "not a token file", foreign: "not a token file"}
+    for path, said in cases.items():
+        refused(f"{path.name}: {said}.*`saobp tokens", corpora.read_file, path)

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sentences import numbers_in
-from small_hub import write_manifest, write_split
+from small_hub import refused, write_manifest, write_split
 
 from saobp import storyworld
-from saobp.study.data.sources import DataError, FolderSource, HubSource, resolve
+from saobp.study.data.sources import FolderSource, HubSource, resolve
 from saobp.study.data.splits import Absent
 from saobp.study.setup import paths
 
@@ -28,13 +28,6 @@ def folder(tmp_path):
 def no_setting(tmp_path, monkeypatch):
     monkeypatch.delenv("SAOBP_DATA", raising=False)
     monkeypatch.setattr(paths, "cache", lambda: tmp_path)
-
-
-def refused(said, read, *given):
-    """See that a call is refused in one line."""
-    with pytest.raises(DataError, match=said) as caught:
-        read(*given)
-    assert "\n" not in str(caught.value)
 
 
 LAYOUTS = {
@@ -144,9 +137,8 @@ def test_what_is_missing_or_outside_is_named_with_what_is_there(folder, tmp_path
     ):
         refused(said, source.load, dataset, config, split)
     refused("vocab.txt: no such file", source.files, "owner/set", "vocab.txt")
-    refused(
-        "saobp/storys: no such data set .found: .*saobp/stories", resolve("synthetic").load, "saobp/storys", None, "a"
-    )
+    said = "saobp/storys: no such data set .found: .*saobp/stories"
+    refused(said, resolve("synthetic").load, "saobp/storys", None, "train")
 
 
 def test_the_setting_overrides_the_studies_choice_and_a_missing_folder_is_one_line(folder, monkeypatch):

@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from small_hub import write_split
+from small_hub import refused, write_split
 
-from saobp.study.data.sources import DataError, FolderSource
+from saobp.study.data.sources import FolderSource
 from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
 from saobp.study.setup import paths
 
@@ -80,8 +80,7 @@ def test_a_full_disk_while_a_tokenizer_is_kept_is_one_line(train):
 def test_released_tokenizers_are_read_from_a_mirrors_files_and_gpt2_can_pad(tmp_path):
     folder = tmp_path / "google-bert/bert-base-uncased"
     folder.mkdir(parents=True)
-    with pytest.raises(DataError, match="vocab.txt: no such file; copy it there from the hub's google-bert"):
-        released("bert", tmp_path)
+    refused("vocab.txt: no such file; copy it there from the hub's google-bert", released, "bert", tmp_path)
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "light", "##house"]))
     assert released("bert", tmp_path)("LightHouse keeper")["input_ids"] == [2, 5, 6, 1, 3]
     folder = tmp_path / "openai-community/gpt2"

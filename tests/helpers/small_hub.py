@@ -1,11 +1,16 @@
-"""A folder laid out like the hub, a few rows a split, written by the tests that need one."""
+"""A folder laid out like the hub, a few rows a split, written by the tests that need one, and how data are refused."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from transformers import BertTokenizer
+
+from saobp.study.data.splits import DataError
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,:?!_'"
 
@@ -20,6 +25,14 @@ def write_split(root: Path, dataset: str, config: str, split: str, rows: list[di
         files.append(folder / f"{split}-{shard:05d}-of-{shards:05d}.parquet")
         pq.write_table(pa.Table.from_pylist(rows[shard * size : (shard + 1) * size]), files[-1])
     return files
+
+
+def refused(said: str, read: Callable, *given: Any, **options: Any) -> str:
+    """See that a call is refused in one line that matches what is to be said, and return the line."""
+    with pytest.raises(DataError, match=said) as caught:
+        read(*given, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def write_manifest(root: Path, entries: dict) -> None:
