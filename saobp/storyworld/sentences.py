@@ -154,19 +154,16 @@ On {d}, the {q} {o} was {v} by {n} in {t}.""".splitlines()
 
 def stsb(random: Random, index: int) -> dict:
     """Return two sentences about an event and how many of its five parts they share (0.0 to 5.0)."""
-    first, second = _event(random), _event(random)
+    slots, events = {"q": "quality", "o": "object", "t": "town", "d": "day"}, []
+    for _ in range(2):
+        event = {"n": draw(random, random.choice(_GENDERS)), "v": past(draw(random, "act"))}
+        events.append(event | {part: draw(random, slot) for part, slot in slots.items()})
+    first, second = events
     parts = list("nvotd")
     for part in random.sample(parts, index % 6):
         second[part] = first[part]
         if part == "o":
             second["q"] = first["q"]
     shared = float(sum(first[part] == second[part] for part in parts))
-    one, two = (random.choice(_EVENTS).format(**event) for event in (first, second))
+    one, two = (random.choice(_EVENTS).format(**event) for event in events)
     return {"sentence1": one, "sentence2": two, "label": shared, "hops": 0}
-
-
-def _event(random: Random) -> dict[str, str]:
-    """Draw the parts of an event."""
-    event = {"n": draw(random, random.choice(_GENDERS)), "v": past(draw(random, "act"))}
-    slots = {"q": "quality", "o": "object", "t": "town", "d": "day"}
-    return event | {part: draw(random, slot) for part, slot in slots.items()}

@@ -100,14 +100,11 @@ SWAG = {"ctx": "He", "endings": ["w", "x", "y", "z"], "label": "3"}
 BOOLQ = {"question": "q", "passage": "p", "answer": True}
 
 
-@pytest.mark.parametrize(
-    ("name", "row", "column", "values", "labels"),
-    [
-        ("race", RACE, "answer", "DBAC", [3, 1, 0, 2]), ("hellaswag", SWAG, "label", "2301", [2, 3, 0, 1]),
-        ("boolq", BOOLQ, "answer", [True, False], [1, 0]), ("stsb", STSB, "label", [1.0, 2.5], [1.0, 2.5]),
-        ("rte", RTE, "label", [0.0, 1.0], [0, 1]),  # whole numbers written as floats
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "row", "column", "values", "labels"), [
+    ("race", RACE, "answer", "DBAC", [3, 1, 0, 2]), ("hellaswag", SWAG, "label", "2301", [2, 3, 0, 1]),
+    ("boolq", BOOLQ, "answer", [True, False], [1, 0]), ("stsb", STSB, "label", [1.0, 2.5], [1.0, 2.5]),
+    ("rte", RTE, "label", [0.0, 1.0], [0, 1]),  # whole numbers written as floats
+])  # fmt: skip
 def test_answers_become_numbers_whatever_the_owners_call_them(tmp_path, name, row, column, values, labels):
     spec = TASKS[name]
     write_split(tmp_path, spec.dataset, spec.config, "validation", [row | {column: value} for value in values])
@@ -115,24 +112,21 @@ def test_answers_become_numbers_whatever_the_owners_call_them(tmp_path, name, ro
     assert found == labels and [*map(type, found)] == [*map(type, labels)]
 
 
-@pytest.mark.parametrize(
-    ("name", "good", "column", "value", "says"),
-    [
-        ("rte", RTE, "label", None, "None is no answer"), ("rte", RTE, "label", -1, "-1 is no answer"),
-        ("rte", RTE, "label", 2, "2 is not one of"), ("rte", RTE, "sentence2", None, "None is not a text"),
-        ("stsb", STSB, "label", float("nan"), "nan is no answer"),
-        ("stsb", STSB, "label", float("inf"), "inf is not a similarity from 0 to 5"),
-        *(("race", RACE, "options", few, "is not 4 texts") for few in (["x", "y", "z"], ["w", None, "y", "z"])),
-        ("race", RACE, "answer", "E", "'E' is not one of A, B, C, D"),
-        ("hellaswag", SWAG, "label", "4", "'4' is not one of 0, 1"), ("boolq", BOOLQ, "answer", None, "is no answer"),
-        ("squad", SQUAD, "answers", {"text": [], "answer_start": []}, "is no answer"),
-        ("squad", SQUAD, "answers", {"text": [" "], "answer_start": [0]}, "is no answer"),
-        *(("squad", SQUAD, "answers", {"text": texts, "answer_start": starts}, "is not one answer_start per text")
-          for texts, starts in ((["Ben", "Ben"], [0]), (["Ben"], [None]))),
-        ("squad", SQUAD, "answers", {"text": ["Ada"], "answer_start": [0]}, "1 of 20 rows do not occur"),
-        ("rte", RTE | {"hops": 1}, "hops", None, "None is not a count"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "good", "column", "value", "says"), [
+    ("rte", RTE, "label", None, "None is no answer"), ("rte", RTE, "label", -1, "-1 is no answer"),
+    ("rte", RTE, "label", 2, "2 is not one of"), ("rte", RTE, "sentence2", None, "None is not a text"),
+    ("stsb", STSB, "label", float("nan"), "nan is no answer"),
+    ("stsb", STSB, "label", float("inf"), "inf is not a similarity from 0 to 5"),
+    *(("race", RACE, "options", few, "is not 4 texts") for few in (["x", "y", "z"], ["w", None, "y", "z"])),
+    ("race", RACE, "answer", "E", "'E' is not one of A, B, C, D"),
+    ("hellaswag", SWAG, "label", "4", "'4' is not one of 0, 1"), ("boolq", BOOLQ, "answer", None, "is no answer"),
+    ("squad", SQUAD, "answers", {"text": [], "answer_start": []}, "is no answer"),
+    ("squad", SQUAD, "answers", {"text": [" "], "answer_start": [0]}, "is no answer"),
+    *(("squad", SQUAD, "answers", {"text": texts, "answer_start": starts}, "is not one answer_start per text")
+      for texts, starts in ((["Ben", "Ben"], [0]), (["Ben"], [None]))),
+    ("squad", SQUAD, "answers", {"text": ["Ada"], "answer_start": [0]}, "1 of 20 rows do not occur"),
+    ("rte", RTE | {"hops": 1}, "hops", None, "None is not a count"),
+])  # fmt: skip
 def test_a_value_that_no_column_may_hold_is_named_by_its_place(tmp_path, name, good, column, value, says):
     spec = TASKS[name]
     rows = [good] * 13 + [good | {column: value}] + [good] * 6
@@ -174,15 +168,12 @@ def test_a_mirrors_whole_sets_are_reported_whole():
         assert len(task.evaluation) == rows and task.splits[1]["complete"] is True
 
 
-@pytest.mark.parametrize(
-    ("name", "names", "labels"),
-    [
-        ("sst2", ["positive", "negative"], [1, 0]), ("sst2", ["negative", "positive"], [0, 1]),
-        ("mrpc", ["equivalent", "not_equivalent"], [1, 0]), ("qqp", ["not_duplicate", "duplicate"], [0, 1]),
-        ("rte", ["not_entailment", "entailment"], [1, 0]), ("sst2", ["0", "1"], [0, 1]),
-        ("mnli", ["contradiction", "neutral", "entailment"], [2, 1, 0]), ("cola", ["acceptable", "bad"], None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "names", "labels"), [
+    ("sst2", ["positive", "negative"], [1, 0]), ("sst2", ["negative", "positive"], [0, 1]),
+    ("mrpc", ["equivalent", "not_equivalent"], [1, 0]), ("qqp", ["not_duplicate", "duplicate"], [0, 1]),
+    ("rte", ["not_entailment", "entailment"], [1, 0]), ("sst2", ["0", "1"], [0, 1]),
+    ("mnli", ["contradiction", "neutral", "entailment"], [2, 1, 0]), ("cola", ["acceptable", "bad"], None),
+])  # fmt: skip
 def test_numbers_of_named_classes_are_read_by_their_names(name, names, labels):
     spec, count = TASKS[name], len(names)
     rows = Dataset.from_dict({**{text: ["a"] * count for text in spec.texts}, "label": list(range(count))})

@@ -18,20 +18,15 @@ from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.training import regularizers
 
 
-@pytest.fixture
-def parquet(tmp_path):
-    """A capture of 40 samples and 4 heads; the refinement adds about 0.1 to each measure, and one GTD is undefined."""
-    columns = ["sample", "matrix", "head"]
+def test_the_interval_is_that_of_the_change_or_of_the_refined_matrix_with_samples_and_not_heads_as_the_unit(tmp_path):
+    # 40 samples and 4 heads; the refinement adds about 0.1 to each measure, and one GTD is undefined
+    columns, parquet = ["sample", "matrix", "head"], tmp_path / "capture.parquet"
     frame = pd.DataFrame(itertools.product(range(40), ("raw", "refined"), range(4)), columns=columns)
     change = (0.1 + 0.001 * (frame["sample"] % 5)) * (frame["matrix"] == "refined")
     level = 0.5 + 0.01 * frame["sample"] + 0.1 * frame["head"] + change
     frame = frame.assign(**dict.fromkeys((*ATTENTION_MEASURES, *GRAPH_MEASURES), level))
     frame.loc[frame["sample"] == 3, "gtd"] = None
-    frame.to_parquet(tmp_path / "capture.parquet")
-    return tmp_path / "capture.parquet"
-
-
-def test_the_interval_is_that_of_the_change_or_of_the_refined_matrix_with_samples_and_not_heads_as_the_unit(parquet):
+    frame.to_parquet(parquet)
     found = attention.changes(parquet)
     entropy = found.loc["entropy"]
     assert entropy["change"] == pytest.approx(0.102) == entropy["refined"] - entropy["softmax"]
@@ -62,16 +57,12 @@ def test_attention_is_measured_where_a_penalty_on_the_loss_leaves_it_plain(tmp_p
     assert set(found.index) == set(ATTENTION_MEASURES) and found["change"].any() == refined
 
 
-def choices(*options):
-    """RACE of one question an item, as long as its first option makes it."""
-    asked = [{**row, "options": [long, "red", "blue", "green"]} for row, long in zip(race_rows(len(options)), options)]
-    rows = datasets.Dataset.from_list([{**row, "label": 0} for row in asked])
-    return Task(TASKS["race"], rows.select([]), rows.select([]), rows, [])
-
-
 def test_an_item_that_the_length_cannot_hold_uncut_is_left_out_and_said():
     tokenizer = word_tokenizer("what colour is the hat a long red blue green word")
-    task = choices("red", "a long long long long long hat", "blue", "red")
+    asked = zip(race_rows(4), ("red", "a long long long long long hat", "blue", "red"))  # their first options
+    rows = [{**row, "options": [first, "red", "blue", "green"], "label": 0} for row, first in asked]
+    rows = datasets.Dataset.from_list(rows)
+    task = Task(TASKS["race"], rows, rows, rows, [])
     kept, lost = attention.fitting(task, tokenizer, 12)
     assert [row["options"][0] for row in kept.evaluation] == ["red", "blue", "red"]
     assert lost == 1
