@@ -13,8 +13,6 @@ PAIRS = [
 ARTICLE = " ".join(f"word{n}" for n in range(30))
 WORDS = "what colour is the hat red blue green black long"
 TOKENIZER = word_tokenizer(ARTICLE, WORDS, PAIRS[0]["sentence1"], PAIRS[0]["sentence2"])
-
-
 rows = datasets.Dataset.from_list
 
 

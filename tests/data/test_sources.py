@@ -1,4 +1,6 @@
+import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import datasets
@@ -11,8 +13,11 @@ from small_hub import refused, write_manifest, write_split
 from saobp import storyworld
 from saobp.study.data.sources import FolderSource, HubSource, resolve
 from saobp.study.data.splits import Absent
+from saobp.study.data.task_rows import load_task
+from saobp.study.data.tokenizers import make_tokenizer
 from saobp.study.setup import paths
 
+MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
 ROWS = [{"text": f"row {n}", "label": n} for n in range(10)]
 
 
@@ -293,3 +298,13 @@ def test_a_data_set_that_still_is_a_script_comes_from_its_parquet_form(monkeypat
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     assert HubSource().load("bookcorpus/bookcorpus", None, "train") == "refs/convert/parquet"
+
+
+@pytest.mark.skipif(not MIRROR.is_dir(), reason="SAOBP_DATA names no folder")
+def test_a_mirrors_sets_are_reported_whole_and_its_tokenizers_are_the_released_ones():
+    mirror = FolderSource(MIRROR)
+    for name, rows in (("cola", 1043), ("mrpc", 408), ("rte", 277), ("sst2", 872), ("wnli", 71)):
+        task = load_task(name, mirror)
+        assert len(task.evaluation) == rows and task.splits[1]["complete"] is True
+    for kind, ids in (("bert", [101, 7592, 1010, 2088, 999, 102]), ("gpt2", [15496, 11, 995, 0])):
+        assert make_tokenizer(kind, mirror, {}, None)("Hello, world!")["input_ids"] == ids

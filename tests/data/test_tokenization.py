@@ -1,8 +1,6 @@
 import json
-import os
 import resource
 import shutil
-from pathlib import Path
 
 import pytest
 from small_hub import refused, write_split
@@ -11,7 +9,6 @@ from saobp.study.data.sources import FolderSource
 from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
 from saobp.study.setup import paths
 
-MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
 TOLD = "The keeper of the {} lighthouse reread {} unreadable letters, thinking."
 TEXTS = [TOLD.format(name, number) for number, name in enumerate("abcde" * 6)]
 
@@ -90,9 +87,3 @@ def test_released_tokenizers_are_read_from_a_mirrors_files_and_gpt2_can_pad(tmp_
     tokenizer = released("gpt2", tmp_path)
     assert tokenizer("abb")["input_ids"] == [2, 1]
     assert tokenizer.pad_token_id == tokenizer.eos_token_id == 3
-
-
-@pytest.mark.skipif(not MIRROR.is_dir(), reason="SAOBP_DATA names no folder")
-def test_a_mirrors_tokenizers_are_the_released_ones():
-    assert released("bert", MIRROR)("Hello, world!")["input_ids"] == [101, 7592, 1010, 2088, 999, 102]
-    assert released("gpt2", MIRROR)("Hello, world!")["input_ids"] == [15496, 11, 995, 0]

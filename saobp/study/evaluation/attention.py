@@ -14,8 +14,6 @@ from saobp.study.data.task_rows import Task
 from saobp.study.setup.labels import ATTENTION_MEASURES, GRAPH_MEASURES
 from saobp.study.statistics import Estimate, over_samples
 
-POINTS = 1500  # of a scatter plot
-
 
 def inputs(
     task: Task, tokenizer: PreTrainedTokenizerBase, length: int, samples: int, batch: int
@@ -45,9 +43,9 @@ def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tupl
 
 
 def graph_points(parquet: Path) -> dict[str, list[float]]:
-    """Return GTD, clustering and betweenness of a seeded sample of the sample-head pairs (Figures 2 and 5)."""
+    """Return GTD, clustering and betweenness of a seeded draw of 1,500 of the sample-head pairs (Figures 2 and 5)."""
     table = pd.read_parquet(parquet).query("matrix == 'refined'")
-    chosen = table.sample(min(POINTS, len(table)), random_state=0).rename(columns={"clustering_barrat": "clustering"})
+    chosen = table.sample(min(1500, len(table)), random_state=0).rename(columns={"clustering_barrat": "clustering"})
     return chosen[["gtd", "clustering", "betweenness"]].round(4).to_dict("list")
 
 
