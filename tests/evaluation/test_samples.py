@@ -76,5 +76,6 @@ def test_a_span_shows_its_first_window_alone_and_no_label():
     answers = {"text": ["hat"], "answer_start": [0]}
     rows = datasets.Dataset.from_list([{"question": "what", "context": "hat " * 40, "answers": answers}] * 3)
     task = Task(TASKS["squad"], rows, rows, rows, [])
-    (batch,) = attention.inputs(task, word_tokenizer("what hat"), 24, samples=2, batch=4)
-    assert batch["input_ids"].shape == (2, 24) and "labels" not in batch
+    kept, lost = attention.fitting(task, word_tokenizer("what hat"), 24)
+    (batch,) = attention.inputs(kept, word_tokenizer("what hat"), 24, samples=2, batch=4)
+    assert batch["input_ids"].shape == (2, 24) and "labels" not in batch and lost == 0
