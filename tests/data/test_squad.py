@@ -7,7 +7,7 @@ from small_hub import word_tokenizer
 
 from saobp.study.data import squad
 from saobp.study.data.encoding import encode
-from saobp.study.data.squad import best_answers, best_span, squad_exact_match, squad_f1
+from saobp.study.data.squad import best_answers, best_span, exact_match_and_f1
 from saobp.study.setup.tasks_and_metrics import TASKS
 
 CONTEXT = "Ada lives in the old town of Elmere. Her friend Ben, a baker, owns the red kite of Ada."
@@ -47,16 +47,15 @@ def test_answers_are_normalised_as_the_owners_do():
     ("the", ["a"], 1, 0.0),  # as the owners' script has it
 ])  # fmt: skip
 def test_exact_match_and_f1_by_hand(prediction, golds, exact, f1):
-    assert squad_exact_match(prediction, golds) == exact
-    assert squad_f1(prediction, golds) == pytest.approx(f1)
+    assert exact_match_and_f1(prediction, golds) == (exact, pytest.approx(f1))
 
 
 @given(st.text("ab c", max_size=12), st.lists(st.text("ab c", max_size=12), min_size=1, max_size=3))
 def test_f1_is_symmetric_bounded_and_full_for_an_exact_match_with_words(prediction, golds):
-    f1 = squad_f1(prediction, golds)
+    exact, f1 = exact_match_and_f1(prediction, golds)
     assert 0 <= f1 <= 1
-    assert squad_f1(prediction, golds[:1]) == pytest.approx(squad_f1(golds[0], [prediction]))
-    if squad_exact_match(prediction, golds) and squad.normalize_answer(prediction):
+    assert exact_match_and_f1(prediction, golds[:1]) == pytest.approx(exact_match_and_f1(golds[0], [prediction]))
+    if exact and squad.normalize_answer(prediction):
         assert f1 == 1
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from transformers import PreTrainedTokenizerFast, TrainerCallback
 
 MASKED, RANDOM = 0.8, 0.1  # of the chosen tokens; the rest stay what they are (Devlin et al. 2019)
@@ -28,7 +27,12 @@ class SeededMasking(TrainerCallback):
 
     def __call__(self, items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items])
-        choice, treatment, word = torch.from_numpy(np.stack([self._draws(row) for row in tokens.numpy()], axis=1))
+        draws = []
+        for row in tokens.numpy():  # three uniform numbers a token, keyed by the sequence, the seed and the epoch
+            digest = hashlib.sha256(row.tobytes() + f" {self.seed} {self.epoch}".encode()).digest()
+            generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16])))
+            draws.append(generator.random((3, len(row))))
+        choice, treatment, word = torch.from_numpy(np.stack(draws, axis=1))
         chosen = (choice < self.share) & ~torch.isin(tokens, torch.tensor(self.tokenizer.all_special_ids))
         inputs = tokens.masked_fill(chosen & (treatment < MASKED), self.tokenizer.mask_token_id)
         replaced = chosen & (treatment >= 1 - RANDOM)
@@ -39,12 +43,6 @@ class SeededMasking(TrainerCallback):
     def on_epoch_begin(self, args, state, control, **kwargs):
         """Count epochs from what the Trainer has seen, also where a run is continued in the middle of one."""
         self.epoch = int(state.epoch or 0)
-
-    def _draws(self, tokens: np.ndarray) -> Float[np.ndarray, "3 length"]:
-        """Draw three uniform numbers a token from a generator keyed by the sequence, the seed and the epoch."""
-        digest = hashlib.sha256(tokens.tobytes() + f" {self.seed} {self.epoch}".encode()).digest()
-        generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16])))
-        return generator.random((3, len(tokens)))
 
 
 def causal_batch(items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:

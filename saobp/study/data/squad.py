@@ -101,15 +101,14 @@ def normalize_answer(text: str) -> str:
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", kept).split())
 
 
-def squad_exact_match(prediction: str, golds: Sequence[str]) -> float:
-    """Return 1.0 if the prediction equals one of the gold answers after normalisation, else 0.0."""
-    return float(any(normalize_answer(prediction) == normalize_answer(gold) for gold in golds))
+def exact_match_and_f1(prediction: str, golds: Sequence[str]) -> tuple[int, float]:
+    """Return 1 if the prediction is one of the gold answers, normalised, else 0, and F1 with the nearest (0 to 1).
 
-
-def squad_f1(prediction: str, golds: Sequence[str]) -> float:
-    """Return the F1 of shared words with the nearest gold answer, from 0 to 1; no word shared is 0."""
-    said, best = Counter(normalize_answer(prediction).split()), 0.0
-    for gold in (Counter(normalize_answer(text).split()) for text in golds):
+    F1 is of shared words; no word shared is 0.
+    """
+    answer, answers = normalize_answer(prediction), [normalize_answer(gold) for gold in golds]
+    said, best = Counter(answer.split()), 0.0
+    for gold in (Counter(text.split()) for text in answers):
         if shared := (said & gold).total():
             best = max(best, 2 * shared / (said.total() + gold.total()))
-    return best
+    return int(answer in answers), best

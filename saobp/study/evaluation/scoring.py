@@ -97,8 +97,8 @@ def _labels(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) -> tuple[S
 
 def _answers(spec: TaskSpec, answers: list[str], rows: datasets.Dataset) -> tuple[Scores, list[int]]:
     golds = [gold["text"] for gold in rows[spec.gold][:]]
-    exact = [int(squad.squad_exact_match(answer, gold)) for answer, gold in zip(answers, golds)]
-    f1 = [squad.squad_f1(answer, gold) for answer, gold in zip(answers, golds)]
+    graded = [squad.exact_match_and_f1(answer, gold) for answer, gold in zip(answers, golds)]
+    exact, f1 = [same for same, _ in graded], [shared for _, shared in graded]
     constant = len({squad.normalize_answer(a) for a in answers}) == 1 < len({g[0] for g in golds if g})
     scores = {"exact_match": 100 * float(np.mean(exact)), "f1": 100 * float(np.mean(f1))}
     found = {"scores": scores, "chance": 0.0, "majority": 0.0, "constant": constant}
