@@ -46,12 +46,11 @@ def windows(
     for spans, item in zip(offsets, items):
         begin, end = places[item]
         answers[item] |= {span for span in spans if span[0] < end and span[1] > begin}
-    held = [[t for t, span in enumerate(spans) if span in answers[item]] for spans, item in zip(offsets, items)]
-    for window, item in enumerate(items):
-        if {offsets[window][t] for t in held[window]} != answers[item]:
-            held[window] = []
-    starts, ends = [at[0] if at else 0 for at in held], [at[-1] if at else 0 for at in held]
-    positions = {"start_positions": starts, "end_positions": ends}
+    held = [[0] for _ in items]  # [CLS], unless a window has the whole answer
+    for window, (spans, item) in enumerate(zip(offsets, items)):
+        if answers[item] and answers[item] <= set(spans):
+            held[window] = [token for token, span in enumerate(spans) if span in answers[item]]
+    positions = {"start_positions": [at[0] for at in held], "end_positions": [at[-1] for at in held]}
     return {**encoded, **positions, "item": [indices[item] for item in items], "offsets": offsets}
 
 
