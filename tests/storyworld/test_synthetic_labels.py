@@ -78,22 +78,18 @@ def test_pairs_are_equivalent_or_duplicates_exactly_if_they_state_or_ask_the_sam
         one, two = (story_reader.facts(". ".join(s[0].upper() + s[1:] for s in half)) for half in halves)
         assert len(one) == len(two) == 2 and (one == two) == (row["label"] == 1), row
     for row in rows("nyu-mll/glue", "qqp", seed):
-        one, two = (meanings(row[name]) for name in ("question1", "question2"))
+        one, two = (meaning(story_reader.asked(row[name])[0]) for name in ("question1", "question2"))
         assert (one == two) == (row["label"] == 1), row
 
 
-def meanings(question):
-    """Return a question as nested relations: ("own", backwards, ...) down to a name."""
-
-    def parsed(text):
-        for pattern, relation, inner, backwards in story_reader.DESCRIPTIONS:
-            pattern = pattern.replace(r"(.+)'s", r"(\w+(?:'s \w+)*)'s")  # only upon names
-            if match := re.fullmatch(pattern, text):
-                named = story_reader.stem(match[relation]) if isinstance(relation, int) else relation
-                return named, backwards, parsed(match[inner])
-        return text
-
-    return parsed(story_reader.asked(question)[0])
+def meaning(description):
+    """Return a description as nested relations: ("own", backwards, ...) down to a name."""
+    for pattern, relation, inner, backwards in story_reader.DESCRIPTIONS:
+        pattern = pattern.replace(r"(.+)'s", r"(\w+(?:'s \w+)*)'s")  # only upon names
+        if match := re.fullmatch(pattern, description):
+            named = story_reader.stem(match[relation]) if isinstance(relation, int) else relation
+            return named, backwards, meaning(match[inner])
+    return description
 
 
 def test_stsb_scores_count_the_parts_that_two_sentences_share(seed):
