@@ -37,8 +37,7 @@ def test_the_interval_is_that_of_the_change_or_of_the_refined_matrix_with_sample
     entropy = found.loc["entropy"]
     assert entropy["mean"] == pytest.approx(0.5 + 0.195 + 0.15 + 0.102)
     levels = 0.01 * np.arange(40) + 0.001 * (np.arange(40) % 5)
-    half = 1.96 * levels.std(ddof=1) / np.sqrt(40)
-    assert (entropy["high"] - entropy["low"]) / 2 == pytest.approx(half, rel=0.1)
+    assert entropy["high"] - entropy["low"] == pytest.approx(2 * 1.96 * levels.std(ddof=1) / np.sqrt(40), rel=0.1)
     # what is the same in every sample has a mean and no interval
     pd.read_parquet(parquet).assign(betweenness=0.0, clustering_barrat=float("nan")).to_parquet(parquet)
     found = attention.means(parquet)
