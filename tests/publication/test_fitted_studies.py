@@ -72,10 +72,10 @@ def fitted(tmp_path, monkeypatch):
     clock = SimpleNamespace(perf_counter=lambda: 0.0)
     monkeypatch.setattr(fitted_studies, "time", clock)
 
-    def copy(*models, minutes=2, of=SMOKE, gone=0.0):
+    def copy(*models, minutes=2, of=SMOKE, gone=0.0, tokens=None):
         told = iter([0.0])
         clock.perf_counter = lambda: next(told, gone)
-        path, study = fitted_studies.own_copy(of, minutes, None, models, cores=4)
+        path, study = fitted_studies.own_copy(of, minutes, tokens, models, cores=4)
         assert path == tmp_path / "smoke" / "smoke.yaml" and load_study(path) == study
         return study
 
@@ -100,6 +100,17 @@ def test_what_unpacking_and_timing_take_is_part_of_the_minutes(fitted, tmp_path)
     fewer = fitted_studies.SHARE * 20.0 / (fitted_studies.LOAD * 0.5)
     assert whole.recipe("mini-quarter").steps - late.recipe("mini-quarter").steps == pytest.approx(fewer, rel=0.2)
     assert (whole.attention.samples, late.attention.samples) == (10, fitted_studies.TIMED)
+
+
+def test_too_few_minutes_are_refused_with_the_seconds_that_unpacking_the_token_file_took(fitted, tmp_path):
+    tokens = pretraining.write_tokens(tmp_path / "smoke.tar.bz2", "smoke")
+    said = "a step of mini-quarter takes 0.5 s here{}; give at least 2$".format
+    for given in ({"tokens": tokens}, {"of": SMOKE.changed(tokens=str(tokens))}):
+        with pytest.raises(StudyError, match=said(", unpacking the token file took 20 s")):
+            fitted("mini-quarter", minutes=1, gone=20.0, **given)
+    for gone, file in ((20.0, None), (0.4, tokens)):  # without a file, and with one that was unpacked before
+        with pytest.raises(StudyError, match=said("")):
+            fitted("mini-quarter", minutes=1, gone=gone, tokens=file)
 
 
 def test_later_rows_of_a_budget_have_the_same_steps_and_another_budget_or_study_is_refused(fitted, monkeypatch):

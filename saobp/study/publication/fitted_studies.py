@@ -54,13 +54,15 @@ def own_copy(
         if old != made_of and new != study.changed(**wanted):  # which may be the copy itself
             given = f"{new.minutes} minutes, the token file {new.tokens} and {study.name} as it was then"
             raise StudyError(f"{path}: was made for {given}: give the same, or remove it to start anew")
-        made_of, first = old, False
+        made_of, first, unpacking = old, False, 0.0
     else:
-        text = {"corpus": corpora.read_file(tokens)[-1]["corpus"]} if tokens else {}
+        about = corpora.read_file(Path(wanted["tokens"]))[-1] if wanted["tokens"] else {}
+        unpacking = time.perf_counter() - began if about else 0.0
+        text = {"corpus": about["corpus"]} if tokens else {}
         new, first = at_hand(study.changed(**wanted, **text), source), True
     for model in dict.fromkeys(models):
         if not study.minutes and minutes and new.schedules.get(model) == study.schedules.get(model):
-            new = fitted(new, model, source, cores, began, first=first)
+            new = fitted(new, model, source, cores, began, unpacking, first=first)
     paths.write_text(mark, made_of)
     paths.write_text(
         path, "# Fitted by `saobp reproduce --rows`: remove it to fit anew.\n" + json.dumps(new.model_dump(), indent=2)
@@ -89,7 +91,9 @@ def at_hand(study: Study, source: sources.Source) -> Study:
     return study.changed(finetune=tuned, attention=study.attention.changed(tasks=tasks), **APART)
 
 
-def fitted(study: Study, model: str, source: sources.Source, cores: int, began: float, *, first: bool) -> Study:
+def fitted(
+    study: Study, model: str, source: sources.Source, cores: int, began: float, unpacking: float, *, first: bool
+) -> Study:
     """Return a study whose schedule for a model fits its minutes, since it `began`; of the `first` what follows, too.
 
     High, which takes longest, is timed whatever the row: the rows of a size have the same steps.
@@ -101,7 +105,7 @@ def fitted(study: Study, model: str, source: sources.Source, cores: int, began: 
     batch = masking([text[index] for index in range(min(recipe.batch, len(text)))])
     name, seconds = step_time(network, batch, recipe.precision)
     gone = time.perf_counter() - began
-    schedule, sequences = within(recipe, seconds, study.minutes, model, START + SHARE * gone)
+    schedule, sequences = within(recipe, seconds, study.minutes, model, START + SHARE * gone, unpacking)
     study = study.changed(schedules={**study.schedules, model: schedule})
     if not first:
         return study
@@ -116,10 +120,13 @@ def fitted(study: Study, model: str, source: sources.Source, cores: int, began: 
     return study.changed(pretrain=pretrain, finetune=tuned, attention=study.attention.changed(samples=samples))
 
 
-def within(recipe: Pretraining, seconds: float, minutes: int, model: str, start: float = START) -> tuple[Schedule, int]:
+def within(
+    recipe: Pretraining, seconds: float, minutes: int, model: str, start: float = START, unpacking: float = 0.0
+) -> tuple[Schedule, int]:
     """Return the schedule whose steps of so many seconds fit after the `start`, and a held-out check's sequences.
 
-    The warm-up keeps its share of the steps. A check costs a third of a step per sequence.
+    The warm-up keeps its share of the steps. A check costs a third of a step per sequence. Raises StudyError where no
+    step fits, with the seconds of the start that went into unpacking the token file.
     """
     whole = (SHARE * 60 * minutes - start) / (LOAD * seconds)
     checks = (recipe.evaluations + 2) / (3 * recipe.batch)  # steps' time for one sequence of each
@@ -127,7 +134,9 @@ def within(recipe: Pretraining, seconds: float, minutes: int, model: str, start:
     steps = min(recipe.steps, int(whole - checks * sequences))
     if steps < 1:
         least = ceil((start + LOAD * seconds * (1 + checks * TIMED)) / (SHARE * 60))
-        raise StudyError(f"--minutes {minutes}: a step of {model} takes {seconds:.1f} s here; give at least {least}")
+        also = f", unpacking the token file took {unpacking:.0f} s" if unpacking >= 1 else ""
+        here = f"a step of {model} takes {seconds:.1f} s here{also}"
+        raise StudyError(f"--minutes {minutes}: {here}; give at least {least}")
     warmup = round(steps * recipe.warmup / recipe.steps)
     return Schedule(steps=steps, learning_rate=recipe.learning_rate, warmup=warmup), sequences
 
