@@ -1,7 +1,7 @@
 """How each stage of a study is run: one recipe a section of a study, with what it may say."""
 
 from collections import Counter
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
 from pydantic import AfterValidator, model_validator
@@ -34,7 +34,20 @@ SEEDS = range(2**32)  # what numpy and torch take
 Seeds = Annotated[list[Annotated[int, Ge(0), Lt(SEEDS.stop)]], MinLen(1), AfterValidator(_different)]
 
 
-class Pretraining(Strict):
+class Warmed(Strict):
+    """A rate that rises for `warmup` of its `steps`; ValueError for a schedule that never gets to its own rate."""
+
+    decay: ClassVar[int] = 0  # last steps, in which it falls to 0
+
+    @model_validator(mode="after")
+    def _reaches_its_rate(self) -> Self:
+        if self.warmup + self.decay > self.steps:
+            fall = f" and fall of {self.decay}" if self.decay else ""
+            raise ValueError(f"its warmup of {self.warmup} steps{fall} is longer than its {self.steps} steps")
+        return self
+
+
+class Pretraining(Warmed):
     """How a model is pretrained (Table 5 where the paper says; methods it leaves open are named here)."""
 
     length: Annotated[int, Ge(3)]  # tokens a sequence, [CLS] and [SEP] included
@@ -55,11 +68,6 @@ class Pretraining(Strict):
     save_every: Positive = 500  # steps between checkpoints a killed run continues from
     limit_tokens: Positive | None = None  # of the corpus; null = all
 
-    @model_validator(mode="after")
-    def _possible(self) -> Self:
-        refuse_long_warmup(self.warmup, self.steps, self.decay)
-        return self
-
     @property
     def decay(self) -> int:
         """Steps at the end in which a rate that was constant until then falls to 0; 0 for other schedules."""
@@ -77,30 +85,18 @@ def identity(recipe: Pretraining) -> dict[str, Any]:
     return {key: value for key, value in recipe.model_dump().items() if before.get(key, ...) != value}
 
 
-def refuse_long_warmup(warmup: int, steps: int, falling: int = 0) -> None:
-    """Raise ValueError for a schedule that never gets to its own learning rate, `falling` in its last steps."""
-    if warmup + falling > steps:
-        fall = f" and fall of {falling}" if falling else ""
-        raise ValueError(f"its warmup of {warmup} steps{fall} is longer than its {steps} steps")
-
-
 def refuse_untrained_positions(key: str, length: int, recipe: Pretraining) -> None:
     """Raise ValueError where a model would be measured, untuned, on positions that pretraining never reached."""
     if length > recipe.length:
         raise ValueError(f"{key} {length} is more than pretrain.length {recipe.length}: no later position is trained")
 
 
-class Schedule(Strict):
+class Schedule(Warmed):
     """What Table 5 sets by size."""
 
     steps: Positive
     learning_rate: Rate
     warmup: Annotated[int, Ge(0)]
-
-    @model_validator(mode="after")
-    def _possible(self) -> Self:
-        refuse_long_warmup(self.warmup, self.steps)
-        return self
 
 
 class Finetuning(Strict):
