@@ -72,9 +72,8 @@ def ended(*given):
 
 
 def outputs(folder):
-    cell = nbformat.read(folder / "out.ipynb", as_version=4).cells[-1]
-    kept = (output for output in cell.outputs if not executed_notebooks.is_progress(output))
-    return [output.get("text") or output["data"] for output in kept]
+    cell = executed_notebooks.cleaned(nbformat.read(folder / "out.ipynb", as_version=4)).cells[-1]
+    return [output.get("text") or output["data"] for output in cell.outputs]
 
 
 def test_a_forked_kernel_says_and_draws_what_one_that_starts_by_itself_does(alone, served, tmp_path):

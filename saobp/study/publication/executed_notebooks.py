@@ -13,6 +13,8 @@ from saobp.study.records import IDENTITY, PRETRAINED
 from saobp.study.records.execution import UNNAMED, declared_parameters
 from saobp.study.setup import labels, paths
 
+PROGRESS = "application/vnd.jupyter.widget-view+json"  # what a progress bar is shown as
+
 
 @dataclass(frozen=True)
 class Executed:
@@ -57,12 +59,6 @@ def closest(run: Executed, notebook: str, among: Sequence[Executed]) -> Executed
     return max((other for other in among if other.notebook == notebook), key=kinship, default=None)
 
 
-def is_progress(output: NotebookNode) -> bool:
-    """Say whether an output is a progress bar or another message for the log."""
-    widget = "application/vnd.jupyter.widget-view+json" in output.get("data", {})
-    return widget or output.get("name") == "stderr"
-
-
 def named(values: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a run in the reader's order, the study by its name and without the record's place."""
     names = sorted(values.keys() - UNNAMED, key=lambda name: ([*IDENTITY, name].index(name), name))
@@ -100,7 +96,8 @@ def cleaned(node: NotebookNode) -> NotebookNode:
     joined = CoalesceStreamsPreprocessor()  # of what was printed in pieces: where a kernel cuts it is chance
     for count, cell in enumerate(codes, start=1):
         cell.execution_count = count
-        cell.outputs = [output for output in cell.outputs if not is_progress(output)]
+        read = [output for output in cell.outputs if output.get("name") != "stderr"]  # no message for the log
+        cell.outputs = [output for output in read if PROGRESS not in output.get("data", {})]
         joined.preprocess_cell(cell, {}, count)
         for output in cell.outputs:
             if "execution_count" in output:

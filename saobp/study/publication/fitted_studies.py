@@ -31,7 +31,6 @@ START = 40.0  # seconds of a notebook that are not the study's training or measu
 TIMED = 8  # sequences that are timed where a whole batch takes long
 LONG = 1.0  # seconds from which on a step is not timed whole
 CHECKS = 0.15  # of the steps' time, at most, for held-out checks
-STOOD_IN = ("splits", "length_of")  # what is taken of it
 APART = dict.fromkeys(("decoder", "cost", "beyond", "multihop"))  # sections that are no part of a row
 WIDE = {"choice": 4, "span": 2}  # sequences of an item: options, windows
 
@@ -74,7 +73,7 @@ def at_hand(study: Study, source: sources.Source) -> Study:
     """Return what a study's rows need: one head per task, the tasks at hand, by substitute splits if it must be."""
     other, tuned, left_out = load_study(STAND_INS).finetune, study.finetune, []
     for task in dict.fromkeys([*sum(tuned.groups.values(), []), *study.attention.tasks]):
-        theirs = {key: {task: own[task]} for key in STOOD_IN if task in (own := getattr(other, key))}
+        theirs = {key: {task: own[task]} for key in ("splits", "length_of") if task in (own := getattr(other, key))}
         stood_in = tuned.changed(**{key: getattr(tuned, key) | own for key, own in theirs.items()})
         for way in (tuned, stood_in):
             with contextlib.suppress(sources.DataError):

@@ -74,13 +74,11 @@ def shown(run: Executed) -> NotebookNode:
 
 
 def body(run: Executed) -> str:
-    """Return the cells of a run as HTML, without the paths of the machine it ran on."""
+    """Return the cells of a run as HTML, without the paths of the machine it ran on.
+
+    A picture is described by the heading above it, and leads to itself: it is shown as large as it was drawn.
+    """
     html, _ = _exporter().from_notebook_node(shown(run), {"metadata": {"name": run.name}})
-    return pictured(STYLE.sub("", html)).replace(f"{paths.root()}/", "")
-
-
-def pictured(html: str) -> str:
-    """Describe every picture by the heading above it, and lead it to itself: it is shown as large as it was drawn."""
     heading, numbers = "the page", count(1)
 
     def described(found: re.Match) -> str:
@@ -92,7 +90,7 @@ def pictured(html: str) -> str:
         picture = found[0].replace("No description has been provided for this image", f"Figure under: {heading}")
         return f'<a class="whole" id="{name}" href="#{name}">{picture}</a>'
 
-    return HEADING_OR_PICTURE.sub(described, html)
+    return HEADING_OR_PICTURE.sub(described, STYLE.sub("", html)).replace(f"{paths.root()}/", "")
 
 
 def write(runs: Sequence[Executed], bodies: Iterable[str], folder: Path) -> None:
