@@ -65,19 +65,14 @@ def test_the_lock_installs_on_every_python_that_it_is_for(version):
     assert f"torch=={PINS['torch']}" in done.stdout
 
 
-def brought(requirements, found):
-    """Add what these require without extras to `found`, all through."""
-    for wanted in map(Requirement, requirements):
+def beside_the_method():
+    """Modules that are installed here and do not come with `pip install .`."""
+    due, found = tomllib.loads((lock.ROOT / "pyproject.toml").read_text())["project"]["dependencies"], {"saobp"}
+    for wanted in map(Requirement, due):  # to which is added what each requires without extras
         name = canonicalize_name(wanted.name)
         if name not in found and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
             found.add(name)
-            brought(importlib.metadata.requires(name) or [], found)
-
-
-def beside_the_method():
-    """Modules that are installed here and do not come with `pip install .`."""
-    found = {"saobp"}
-    brought(tomllib.loads((lock.ROOT / "pyproject.toml").read_text())["project"]["dependencies"], found)
+            due += importlib.metadata.requires(name) or []
     owned = importlib.metadata.packages_distributions().items()
     return {name for name, owners in owned if "." not in name and not {*map(canonicalize_name, owners)} & found}
 

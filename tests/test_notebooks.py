@@ -59,22 +59,18 @@ def numbers(text):
     return [float(found) for found in re.findall(r"(?<![\w.])\d+\.?\d*(?:e-?\d+)?", text.replace(",", ""))]
 
 
-def unprinted(path):
-    """Return the decimals in a notebook's text that none of its cells has, nor prints, to as many digits."""
-    printed = [numbers(cell.source) for cell in cells(path, "code")]
-    for output in (output for cell in cells(path, "code") for output in cell.outputs):
+def test_each_decimal_of_its_text_is_one_that_its_cells_have_or_print_to_as_many_digits(notebook):
+    printed = [numbers(cell.source) for cell in cells(notebook, "code")]
+    for output in (output for cell in cells(notebook, "code") for output in cell.outputs):
         forms = output.get("data", {})
         texts = (output.get("text", ""), *(forms.get(f"text/{kind}", "") for kind in ("plain", "html", "markdown")))
         printed += [numbers(re.sub("<[^>]+>", " ", text)) for text in texts]
     printed = [value for found in printed for value in found]
-    text = NO_NUMBERS.sub("", "\n".join(cell.source for cell in cells(path, "markdown")))
+    text = NO_NUMBERS.sub("", "\n".join(cell.source for cell in cells(notebook, "markdown")))
     typed = {word: len(word.partition(".")[2]) for word in re.findall(r"(?<![\w.])\d+\.\d+", text.replace(",", ""))}
     near = {word: 0.51 * 10**-places for word, places in typed.items()}
-    return {word for word, gap in near.items() if all(abs(value - float(word)) > gap for value in printed)}
-
-
-def test_each_decimal_of_its_text_is_one_that_its_cells_print(notebook):
-    assert unprinted(notebook) == ELSEWHERE.get(notebook.stem, set())
+    unprinted = {word for word, gap in near.items() if all(abs(value - float(word)) > gap for value in printed)}
+    assert unprinted == ELSEWHERE.get(notebook.stem, set())
 
 
 def test_its_machinery_is_tagged_and_nothing_else_is(notebook):

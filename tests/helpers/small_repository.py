@@ -7,6 +7,8 @@ from urllib.parse import quote
 
 from saobp.study.setup import paths
 
+ODD = "a b's #1 {x} ü"  # a name that a shell, YAML, Snakemake and papermill each read in their own way
+
 
 def one_of_each(name):
     """Return the smoke study with one model, High alone and attention on one task, under another name."""

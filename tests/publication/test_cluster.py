@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from small_repository import made, repository
+from small_repository import ODD, made, repository
 
 from saobp.study.publication import cli, workflow
 from saobp.study.setup import paths
@@ -19,31 +19,25 @@ SLURM = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def cluster(tmp_path, monkeypatch):
-    """A folder whose programs are called as slurm's, first on the PATH; returns where they note their calls."""
+@pytest.mark.slow  # minutes: the executor looks after its jobs at the pace of a cluster
+def test_a_run_is_a_job_as_its_rule_asks_in_a_folder_of_any_name_and_is_tried_again_when_it_fails(
+    tmp_path, monkeypatch
+):
     pytest.importorskip("snakemake_executor_plugin_slurm", reason="needs the extra 'cluster'")
-    programs, jobs = tmp_path / "bin", tmp_path / "jobs"
+    programs, jobs = tmp_path / "bin", tmp_path / "jobs"  # the first job dies before it has begun
     programs.mkdir()
     for name in ("sbatch", "squeue", "sacct", "srun", "scontrol", "sinfo", "scancel"):
         (programs / name).symlink_to(STUB)
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("STUB_SLURM", str(jobs))
-    return jobs
-
-
-@pytest.mark.slow  # minutes: the executor looks after its jobs at the pace of a cluster
-def test_a_run_is_a_job_as_its_rule_asks_in_a_folder_of_any_name_and_is_tried_again_when_it_fails(
-    cluster, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("STUB_SLURM_FAIL", "1")  # the first job of the cluster dies before it has begun
-    folder = repository(tmp_path / "a b's #1 {x} ü", "little")
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    for name, value in {"PATH": path, "STUB_SLURM": str(jobs), "STUB_SLURM_FAIL": "1"}.items():
+        monkeypatch.setenv(name, value)
+    folder = repository(tmp_path / ODD, "little")
     done = made(folder, "little", "records/09-audit.json", options=SLURM)
     assert done.returncode == 0 and "Trying to restart job" in done.stderr, done.stdout + done.stderr
     assert (folder / "build" / "little" / "records" / "09-audit.json").is_file()
-    calls = (cluster / "calls").read_text()
+    calls = (jobs / "calls").read_text()
     assert len(re.findall(r"sbatch .*-t 60 --mem 8000 ", calls)) == 2 and "srun -n1" in calls
-    assert sorted(path.read_text().split()[1] for path in cluster.glob("*.state")) == ["COMPLETED", "FAILED"]
+    assert sorted(path.read_text().split()[1] for path in jobs.glob("*.state")) == ["COMPLETED", "FAILED"]
 
 
 @pytest.mark.parametrize("name", ["slurm", "kubernetes"])

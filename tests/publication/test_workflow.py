@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from small_repository import given, made, one_of_each, repository, snakemake
+from small_repository import ODD, given, made, one_of_each, repository, snakemake
 
 from saobp.study import records
 from saobp.study.publication import cli, workflow
@@ -64,15 +64,8 @@ def test_a_study_that_this_machine_cannot_run_has_a_graph_all_the_same(name, tmp
     assert not (tmp_path / name / "records").exists()
 
 
-ODD = "a b's #1 {x} ü"  # a name that a shell, YAML, Snakemake and papermill each read in their own way
-
-
-@pytest.fixture
-def odd(tmp_path):
-    return repository(tmp_path / ODD, "little")
-
-
-def test_a_clone_in_a_folder_of_any_name_runs_a_rule(odd):
+def test_a_clone_in_a_folder_of_any_name_runs_a_rule(tmp_path):
+    odd = repository(tmp_path / ODD, "little")
     done = made(odd, "little", "records/09-audit.json")
     assert done.returncode == 0, done.stdout + done.stderr
     build = odd / "build" / "little"
@@ -81,7 +74,8 @@ def test_a_clone_in_a_folder_of_any_name_runs_a_rule(odd):
     assert "09-audit" in (build / "logs" / "09-audit.log").read_text()
 
 
-def test_every_command_of_a_clone_in_a_folder_of_any_name_has_its_paths_whole(odd):
+def test_every_command_of_a_clone_in_a_folder_of_any_name_has_its_paths_whole(tmp_path):
+    odd = repository(tmp_path / ODD, "little")
     study_name = odd / "notebooks" / "studies" / "little.yaml"
     done = made(odd, "little", "index.html", "processes=2", options=["--dry-run"])
     assert done.returncode == 0, done.stdout + done.stderr

@@ -34,19 +34,18 @@ class Executed:
         """The notebook's first line."""
         return self.node.cells[0].source.partition("\n")[0].lstrip("# ")
 
-    @property
-    def place(self) -> tuple:
-        """Where it stands among all: notebook, then size and algorithm in the paper's order, then seed."""
-        size, algorithm = labels.size(str(self.values.get("model", ""))), self.values.get("algorithm")
-        ranks = [*labels.PAPER_SIZES, size].index(size), [*labels.ALGORITHMS, algorithm].index(algorithm)
-        return self.notebook, *ranks, self.values.get("seed", 0), self.name
-
 
 def read(notebooks: Iterable[Path]) -> list[Executed]:
-    """Read executed notebooks and put them in the reader's order."""
+    """Read executed notebooks, by notebook, then size and algorithm in the paper's order, then seed."""
+
+    def place(run: Executed) -> tuple:
+        size, algorithm = labels.size(str(run.values.get("model", ""))), run.values.get("algorithm")
+        ranks = [*labels.PAPER_SIZES, size].index(size), [*labels.ALGORITHMS, algorithm].index(algorithm)
+        return run.notebook, *ranks, run.values.get("seed", 0), run.name
+
     nodes = [(path.stem, nbformat.read(path, as_version=4)) for path in notebooks]
     found = (Executed(name, node, node.metadata.get("papermill", {}).get("parameters", {})) for name, node in nodes)
-    return sorted(found, key=lambda run: run.place)
+    return sorted(found, key=place)
 
 
 def closest(run: Executed, notebook: str, among: Sequence[Executed]) -> Executed | None:
