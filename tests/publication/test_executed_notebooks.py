@@ -14,11 +14,12 @@ DEFAULTS = 'study_name = "smoke"\nrecord = ""\nmodel = "mini"\nalgorithm = "high
 def notebook(**values):
     values = {"study_name": "/home/somebody/profiles/smoke.yaml", "record": "/home/somebody/r.json", **values}
     given = "# Parameters\n" + "\n".join(f"{name} = {value!r}" for name, value in values.items())
+    bar = new_output("display_data", data={"application/vnd.jupyter.widget-view+json": {}, "text/plain": "50 %"})
     cells = [
         new_markdown_cell("# 04 Pretraining\n\n**Claim: nothing else differs.**\n\nMore."),
         new_code_cell(DEFAULTS, metadata={"tags": ["parameters"]}),
         new_code_cell(given, metadata={"tags": ["injected-parameters"]}),
-        new_code_cell("length", outputs=[new_output("stream", name="stderr", text="50 %|##")]),
+        new_code_cell("length", outputs=[bar, new_output("stream", name="stderr", text="50 %|##")]),
     ]
     return new_notebook(cells=cells, metadata={"papermill": {"parameters": values}})
 

@@ -74,6 +74,8 @@ def test_every_study_that_comes_along_is_valid_and_a_size_may_have_tasks_of_its_
      "key 'pretrain': its warmup of 73 steps and fall of 18 is longer than its 90 steps"),
     ("  warmup: 30", "  warmup: 0\n  scheduler: warmup_stable_decay\n  falling: 91",
      "key 'pretrain': its warmup of 0 steps and fall of 91 is longer than its 90 steps"),
+    ("rate: 2.0e-3, warmup: 10}", "rate: 2.0e-3, warmup: 41}",
+     "key 'schedules.small-quarter': its warmup of 41 steps is longer than its 40 steps"),
     ("beyond:\n  model: mini-quarter", "beyond:\n  model: mini", "beyond.model: 'mini' is none of `models`"),
     ("vocabulary: 2048\n", "", "tokenizer 'wordpiece' is trained on the corpus: give it a vocabulary"),
     ("tokenizer: wordpiece", "tokenizer: gpt2", "tokenizer 'gpt2' has no [MASK], which encoders need"),
