@@ -34,8 +34,7 @@ def write(folder: Path) -> Path:
     Raises FileNotFoundError if the folder holds no records.
     """
     if not (found := records.load(folder / "records")):
-        remedy = f"run `make reproduce STUDY={folder.name}` first"
-        raise FileNotFoundError(f"{folder / 'records'}: no records there; {remedy}")
+        raise FileNotFoundError(f"{folder}/records: no records there; run `make reproduce STUDY={folder.name}` first")
     runs = executed_notebooks.read((folder / "notebooks").glob("[!.]*.ipynb"))  # not what a run has begun
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("forkserver")) as processes:
         bodies = processes.map(pages.body, runs, chunksize=AT_ONCE)  # made from now on, one per processor
