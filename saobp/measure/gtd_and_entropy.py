@@ -49,9 +49,7 @@ def indirect_attention(
 
     Row sums are beta + beta^2 + ... + beta^(hops-1) for any row-stochastic matrix; padding is 0.
     """
-    check_paths(beta, hops)
-    attention, _ = padding.cut(attention, mask)
-    return _paths(attention, _product(attention, attention), beta, hops)
+    return _paths(attention, beta, hops, mask)[-1]
 
 
 def gtd(
@@ -63,9 +61,8 @@ def gtd(
     spread meet again in one token. Every idempotent matrix (uniform, identity, full sink) gives
     s^2 / (1 + s^2): the number does not tell collapse from spread, so read it beside the entropy.
     """
-    check_paths(beta, hops)
-    attention, _ = padding.cut(attention, mask)
-    return _dependency(attention, _paths(attention, _product(attention, attention), beta, hops))
+    attention, _, _, paths = _paths(attention, beta, hops, mask)
+    return _dependency(attention, paths)
 
 
 def indirect_entropy(
@@ -75,9 +72,8 @@ def indirect_entropy(
 
     Nats, from 0 (one destination a query) to the logarithm of the number of real tokens.
     """
-    check_paths(beta, hops)
-    attention, real = padding.cut(attention, mask)
-    return _path_entropy(_paths(attention, _product(attention, attention), beta, hops), real)
+    _, real, _, paths = _paths(attention, beta, hops, mask)
+    return _path_entropy(paths, real)
 
 
 def cross_layer_gtd(
@@ -96,9 +92,14 @@ def cross_layer_gtd(
         raise ValueError(f"layers must be tensors (..., head, L, L), all alike; got {quoted(kinds)}")
     if len(layers) < hops:
         raise ValueError(f"layers: {len(layers)} are fewer than hops={hops}; pass hops <= {len(layers)}")
-    means = [padding.cut(layer, mask)[0].mean(-3) for layer in layers]
-    starts = range(len(means) - hops + 1)
-    return torch.stack([_window(means[start : start + hops], beta) for start in starts], -1)
+    means, found = [padding.cut(layer, mask)[0].mean(-3) for layer in layers], []
+    for start in range(len(means) - hops + 1):
+        product, paths = means[start], torch.zeros_like(means[start])
+        for step in range(1, hops):
+            product = _product(means[start + step], product)
+            paths = paths + beta**step * product
+        found.append(_dependency(means[start], paths))
+    return torch.stack(found, -1)
 
 
 def sparsity(
@@ -163,10 +164,7 @@ def measure(
     The values are those of the functions of the same name; `entropy` is `attention_entropy`, `sparsity` the
     share below 1/L and `sparsity_fixed` below 0.01.
     """
-    check_paths(beta, hops)
-    attention, real = padding.cut(attention, mask)
-    square = _product(attention, attention)
-    paths = _paths(attention, square, beta, hops)
+    attention, real, square, paths = _paths(attention, beta, hops, mask)
     return {
         "gtd": _dependency(attention, paths),
         "indirect_entropy": _path_entropy(paths, real),
@@ -185,15 +183,18 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
         return left @ right
 
 
-def _paths(attention: Tensor, square: Tensor, beta: float, hops: int) -> Tensor:
-    """Sum Eq. 12 by G_K = beta A^2 + beta^2 A^2 (A + G_{K-2}): half the products of the plain power sum."""
+def _paths(attention: Tensor, beta: float, hops: int, mask: Mask) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return A with padding cut, real tokens, A^2, and Eq. 12 as G_K = beta A^2 + beta^2 A^2 (A + G_{K-2})."""
+    check_paths(beta, hops)
+    attention, real = padding.cut(attention, mask)
+    square = _product(attention, attention)
     paths = beta * square if hops % 2 == 0 else torch.zeros_like(square)
     flat = square.flatten(0, -3) if square.dim() > 2 else square.unsqueeze(0)
-    for _ in range((hops - 1) // 2):
+    for _ in range((hops - 1) // 2):  # half the products of the plain power sum
         inner = (attention + paths).reshape(flat.shape)
         with torch.autocast(flat.device.type, enabled=False):
             paths = torch.baddbmm(flat, flat, inner, beta=beta, alpha=beta**2).reshape(square.shape)
-    return paths
+    return attention, real, square, paths
 
 
 def _dependency(direct: Tensor, indirect: Tensor) -> Tensor:
@@ -206,15 +207,6 @@ def _path_entropy(paths: Tensor, real: Tensor) -> Tensor:
     """Entropy of Eq. 14; the rows of padded queries are all 0 and stay so."""
     total = paths.sum(-1, keepdim=True)
     return _entropy(paths / torch.where(total == 0, 1.0, total), real)
-
-
-def _window(matrices: list[Tensor], beta: float) -> Tensor:
-    """GTD of one window of layers, first layer first."""
-    product, paths = matrices[0], torch.zeros_like(matrices[0])
-    for step, matrix in enumerate(matrices[1:], start=1):
-        product = _product(matrix, product)
-        paths = paths + beta**step * product
-    return _dependency(matrices[0], paths)
 
 
 def _entropy(attention: Tensor, real: Tensor) -> Tensor:
