@@ -58,23 +58,17 @@ def flattened(
     ones. The share is a constant to the gradient, so none reaches the strength.
     """
     flat = visible / visible.sum(-1, keepdim=True).clamp(min=1).to(attention.dtype)
-    flat = flat.expand_as(attention)
-    with torch.no_grad():
-        share = _uniform_share(attention, target, flat, (-1,) if causal else (-2, -1))
-    return torch.lerp(attention, flat, share)
-
-
-def _uniform_share(attention: Tensor, target: Tensor, flat: Tensor, matched: tuple[int, ...]) -> Tensor:
-    """Solve entropy(mixture) = entropy(target) by Newton's method: it is concave in the share."""
-    wanted = torch.special.entr(target).sum(matched, keepdim=True)
-    share = torch.zeros_like(wanted)
+    flat, matched = flat.expand_as(attention), (-1,) if causal else (-2, -1)
     tiny = torch.finfo(attention.dtype).tiny
-    for _ in range(NEWTON_STEPS):
-        mixture = torch.lerp(attention, flat, share)
-        missing = wanted - torch.special.entr(mixture).sum(matched, keepdim=True)
-        slope = ((attention - flat) * mixture.clamp(min=tiny).log()).sum(matched, keepdim=True)
-        share = (share + missing / slope.clamp(min=tiny)).clamp(0, 1)
-    return share
+    with torch.no_grad():  # Newton's method for entropy(mixture) = entropy(target), which is concave in the share
+        wanted = torch.special.entr(target).sum(matched, keepdim=True)
+        share = torch.zeros_like(wanted)
+        for _ in range(NEWTON_STEPS):
+            mixture = torch.lerp(attention, flat, share)
+            missing = wanted - torch.special.entr(mixture).sum(matched, keepdim=True)
+            slope = ((attention - flat) * mixture.clamp(min=tiny).log()).sum(matched, keepdim=True)
+            share = (share + missing / slope.clamp(min=tiny)).clamp(0, 1)
+    return torch.lerp(attention, flat, share)
 
 
 def shuffled_bias(

@@ -14,9 +14,17 @@ def cut(attention: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     With the padding at 0 the real block and all its powers are those of the unpadded matrix.
     """
     check_shape(attention)
-    attention = widened(attention)
-    real = _real_tokens(attention, mask)
-    if mask is not None:  # filled, not multiplied: a padded row may hold NaN
+    attention, tokens, leading = widened(attention), attention.shape[-1], attention.dim() - 2
+    if mask is None:
+        real = torch.ones(tokens, dtype=torch.bool, device=attention.device)
+    else:
+        check_boolean(mask)
+        batched = mask.dim() == 2 and 0 < leading < 3 and mask.shape[0] == attention.shape[0]
+        if mask.shape[-1:] != (tokens,) or not (mask.dim() == 1 or batched):
+            shapes = f"attention {tuple(attention.shape)}, got {tuple(mask.shape)}"
+            raise ValueError(f"mask must be (L,) or, of attention (batch, [head,] L, L), (batch, L); for {shapes}")
+        real = mask.reshape((len(mask),) + (1,) * (leading - 1) + (tokens,)) if batched else mask
+        # filled, not multiplied: a padded row may hold NaN
         attention = attention.masked_fill(~(real.unsqueeze(-1) & real.unsqueeze(-2)), 0.0)
     check_masses(attention)
     return attention, real.expand(attention.shape[:-1])
@@ -39,16 +47,3 @@ def count(real: Tensor, like: Tensor) -> Tensor:
     """Number of real tokens, NaN where there is none: what is divided by it is undefined."""
     tokens = real.sum(-1).to(like.dtype)
     return tokens.masked_fill(tokens == 0, math.nan)
-
-
-def _real_tokens(attention: Tensor, mask: Tensor | None) -> Tensor:
-    """Shape the mask so that it broadcasts against (..., L)."""
-    tokens, leading = attention.shape[-1], attention.dim() - 2
-    if mask is None:
-        return torch.ones(tokens, dtype=torch.bool, device=attention.device)
-    check_boolean(mask)
-    batched = mask.dim() == 2 and 0 < leading < 3 and mask.shape[0] == attention.shape[0]
-    if mask.shape[-1:] != (tokens,) or not (mask.dim() == 1 or batched):
-        shapes = f"attention {tuple(attention.shape)}, got {tuple(mask.shape)}"
-        raise ValueError(f"mask must be (L,) or, of attention (batch, [head,] L, L), (batch, L); for {shapes}")
-    return mask.reshape((len(mask),) + (1,) * (leading - 1) + (tokens,)) if batched else mask

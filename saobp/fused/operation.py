@@ -109,8 +109,12 @@ def backward_part(call: Call, wants_strength: bool, part: slice, pieces: tuple[T
     inputs, (mean, total, said, shift, given), results = pieces[:4], pieces[4:9], pieces[9:]
     heads = Heads(call, part, inputs, shift if shift.shape[1] else None)
     found = Gradients(heads, results, strength=wants_strength)
+    gradient = heads.wide("gradient")  # do and one number more, -do . o, both over the normaliser of their row
+    torch.div(given, total, out=gradient.body)
+    torch.sum(mean * gradient.body, -1, keepdim=True, out=gradient.last)
+    gradient.last.neg_()
     _, backward = ways(call)
-    backward(heads, weighted_gradient(heads, given, mean, total), said, found)
+    backward(heads, gradient, said, found)
 
 
 def ways(call: Call) -> tuple[Callable[[Heads, Means], Tensor], Callable[[Heads, Wide, Tensor, Gradients], None]]:
@@ -118,15 +122,6 @@ def ways(call: Call) -> tuple[Callable[[Heads, Means], Tensor], Callable[[Heads,
     if call.factor == "elemmul":
         return forward_kernel, backward_kernel
     return (forward_prefix, backward_prefix) if call.causal else (forward_all, backward_all)
-
-
-def weighted_gradient(heads: Heads, gradient: Tensor, mean: Tensor, total: Tensor) -> Wide:
-    """Return do and one number more, -do . o, both over the normaliser of their row."""
-    out = heads.wide("gradient")
-    torch.div(gradient, total, out=out.body)
-    torch.sum(mean * out.body, -1, keepdim=True, out=out.last)
-    out.last.neg_()
-    return out
 
 
 def forward_kernel(heads: Heads, means: Means) -> Tensor:

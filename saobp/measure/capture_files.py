@@ -102,33 +102,28 @@ class Parts:
             pq.write_table(table.replace_schema_metadata(said), temporary)
 
     def finish(self) -> dict[str, Any]:
-        """Join the parts into the final file, a row group each, and return the summary."""
+        """Join the parts into the final file, a row group each, and the maps put aside; return the summary."""
         if not self.files:
             raise ValueError("batches: there were none")
-        total = Tally()
+        total, maps = Tally(), {}  # raw_0, refined_0, input_ids_0, raw_1, …
         for file in self.files:
             total.merge(Tally.from_json(_metadata(file)))
+            for kept in self.folder.glob(f"{file.stem}.*.npz"):
+                with np.load(kept) as arrays:
+                    maps |= {f"{name}_{kept.suffixes[-2][1:]}": arrays[name] for name in arrays.files}
         digests = [file.stem.rpartition("-")[2] for file in self.files]
         said = {"plan": self.plan, "parts": digests, "tally": total.to_json()}
         schema = pq.read_schema(self.files[0]).with_metadata({METADATA: json.dumps(said)})
-        self._join_maps()
+        if maps:
+            with _aside(self.maps) as temporary, open(temporary, "wb") as file:
+                np.savez_compressed(file, **maps)
+        else:
+            self.maps.unlink(missing_ok=True)  # an earlier capture's, of other inputs or another model
         with _aside(self.path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
             for file in self.files:
                 writer.write_table(pq.read_table(file).replace_schema_metadata(schema.metadata))
         shutil.rmtree(self.folder, ignore_errors=True)
         return summary(self.path)
-
-    def _join_maps(self) -> None:
-        """Gather the maps put aside, raw_0, refined_0, input_ids_0, raw_1, ..., in one file."""
-        joined = {}
-        for file in self.files:
-            for maps in self.folder.glob(f"{file.stem}.*.npz"):
-                with np.load(maps) as arrays:
-                    joined |= {f"{name}_{maps.suffixes[-2][1:]}": arrays[name] for name in arrays.files}
-        if not joined:
-            return self.maps.unlink(missing_ok=True)  # an earlier capture's, of other inputs or another model
-        with _aside(self.maps) as temporary, open(temporary, "wb") as file:
-            return np.savez_compressed(file, **joined)
 
     def _digest(self, chunk: Sequence[Mapping[str, Tensor]]) -> str:
         """Hash one part's inputs with the identity of model and plan."""

@@ -71,7 +71,10 @@ def clustering(weights: Float[Tensor, "*batch n n"], kind: str = "barrat") -> Fl
         raise ValueError(f"kind must be one of {', '.join(CLUSTERINGS)}, got {quoted(kind)}")
     weights = weights.masked_fill(torch.eye(weights.shape[-1], dtype=torch.bool, device=weights.device), 0)
     edges = torch.where(weights.isnan(), weights, (weights != 0).to(weights.dtype))
-    edge = edges if kind != "onnela" else _over_largest(weights).pow(1 / 3)
+    edge = edges
+    if kind == "onnela" and weights.numel():
+        largest = weights.amax((-2, -1), keepdim=True)  # 0 in a graph without edges
+        edge = (weights / torch.where(largest == 0, 1.0, largest)).pow(1 / 3)
     strength = weights if kind == "barrat" else edges
     around, twice = strength + strength.mT, edge + edge.mT
     triangles = ((around if kind == "barrat" else twice) * (twice @ twice)).sum(-1)
@@ -92,9 +95,14 @@ def betweenness(
     _check_weights(weights)
     if not directed and not torch.equal(torch.nan_to_num(weights), torch.nan_to_num(weights.mT)):
         raise ValueError("weights must be symmetric for an undirected graph; pass directed=True")
-    flat = weights.detach().cpu().reshape(math.prod(weights.shape[:-2]), *weights.shape[-2:])
-    values = [_betweenness(matrix, directed, weighted) for matrix in flat]
-    return torch.tensor(values, dtype=torch.float64).reshape(weights.shape[:-1])
+    size, found = weights.shape[-1], []
+    for one in weights.detach().cpu().reshape(math.prod(weights.shape[:-2]), size, size):
+        edges = (one if directed else one.triu()).nonzero()
+        graph = igraph.Graph(n=size, edges=edges.tolist(), directed=directed)
+        lengths = (1 / one[edges[:, 0], edges[:, 1]]).tolist() if weighted else None
+        undefined = one.isnan().any()  # all of it, by one weight
+        found.append([math.nan] * size if undefined else graph.betweenness(directed=directed, weights=lengths))
+    return torch.tensor(found, dtype=torch.float64).reshape(weights.shape[:-1])
 
 
 def graph_measures(
@@ -143,22 +151,3 @@ def _choose(tokens: int, nodes: int, mask: Tensor | None, seed: int | None) -> T
         return real[:nodes]
     order = torch.randperm(len(real), generator=torch.Generator().manual_seed(int(seed)))
     return real[order[:nodes].sort().values.to(real.device)]
-
-
-def _over_largest(weights: Tensor) -> Tensor:
-    """Divide by the largest weight of each graph; an empty graph stays 0."""
-    if not weights.numel():
-        return weights
-    largest = weights.amax((-2, -1), keepdim=True)
-    return weights / torch.where(largest == 0, 1.0, largest)
-
-
-def _betweenness(weights: Tensor, directed: bool, weighted: bool) -> list[float]:
-    """Betweenness of one graph by igraph; NaN in a weight makes all of it undefined."""
-    size = weights.shape[-1]
-    if weights.isnan().any():
-        return [math.nan] * size
-    edges = (weights if directed else weights.triu()).nonzero()
-    graph = igraph.Graph(n=size, edges=edges.tolist(), directed=directed)
-    lengths = (1 / weights[edges[:, 0], edges[:, 1]]).tolist() if weighted else None
-    return graph.betweenness(directed=directed, weights=lengths)

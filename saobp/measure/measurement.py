@@ -43,21 +43,16 @@ def token_classes(tokenizer: Any) -> tuple[tuple[str, ...], Int[Tensor, " vocabu
         raise ValueError(f"tokenizer must be the model's tokenizer, or None; got {type(tokenizer).__name__}")
     names = ("first" if tokenizer.cls_token_id is None else "cls", "sep", "punctuation", "content")
     words = tokenizer.batch_decode([[one] for one in range(len(tokenizer))])  # not as a tokenizer of bytes spells them
-    classes = torch.tensor([2 if _is_punctuation(word) else 3 for word in words])
+    classes = torch.full((len(words),), 3)
+    for index, word in enumerate(words):
+        bare = word.strip().removeprefix("##")
+        if bare and all(unicodedata.category(sign)[0] in "PS" and sign != "\ufffd" for sign in bare):
+            classes[index] = 2  # a part of a letter, which no text spells, is no sign
     separator = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
     for index, special in ((1, separator), (0, tokenizer.cls_token_id)):
         if special is not None:
             classes[special] = index
     return names, classes
-
-
-def _is_punctuation(word: str) -> bool:
-    """Tell whether a token, without the marks of its tokenizer, holds nothing but punctuation and symbols.
-
-    A part of a letter, which no text spells, is none.
-    """
-    bare = word.strip().removeprefix("##")
-    return bool(bare) and all(unicodedata.category(letter)[0] in "PS" and letter != "\ufffd" for letter in bare)
 
 
 def measured(

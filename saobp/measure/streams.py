@@ -70,7 +70,10 @@ class Tally:
         self.tokens += other.tokens
         for mine, theirs in ((self.sums, other.sums), (self.counts, other.counts)):
             for name, value in theirs.items():
-                mine[name] = _padded_sum(mine[name], value) if name in mine else value
+                held = mine.get(name, np.zeros_like(value))
+                mine[name] = np.zeros(np.maximum(held.shape, value.shape), dtype=held.dtype)
+                for array in (held, value):
+                    mine[name][..., : array.shape[-1]] += array
 
     def to_json(self) -> dict[str, Any]:
         """Write the tally as plain lists and numbers."""
@@ -82,11 +85,3 @@ class Tally:
         """Read what `to_json` wrote."""
         arrays = [{k: np.array(v) for k, v in said[key].items()} for key in ("sums", "counts")]
         return cls(said["samples"], said["tokens"], *arrays)
-
-
-def _padded_sum(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Add two arrays of which one may be longer in the last axis."""
-    result = np.zeros(np.maximum(one.shape, other.shape), dtype=one.dtype)
-    for array in (one, other):
-        result[..., : array.shape[-1]] += array
-    return result

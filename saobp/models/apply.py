@@ -63,12 +63,13 @@ def put_on(model: nn.Module, options: Options) -> nn.Module:
     """Refine a model that is served, in place of any refinement before, and return it."""
     modules = self_attention_modules(model)
     refinements = [Refinement(options, module) for module in modules]
-    from saobp.models.interface import attach, detach, dispatch  # here, as it loads the heavy part of transformers
+    from saobp.models import interface  # here, as it loads the heavy part of transformers
 
-    detach(model)
+    interface.detach(model)
     for module, refinement in zip(modules, refinements):
-        attach(module, refinement)
-    dispatch(model, options.as_field())
+        module.add_module(NAME, refinement)
+        module.register_forward_pre_hook(interface.remember_cache, with_kwargs=True)
+    interface.dispatch(model, options.as_field())
     return model
 
 

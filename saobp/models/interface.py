@@ -23,7 +23,7 @@ from saobp.equations.checks import values_hidden
 from saobp.fused.scores import check_values, in_quick_type, remembered
 from saobp.models.cache import RefinedLayer, adopt
 from saobp.models.refined_attention import Call, additive, attend_with_cache, plain_attention, refined_attention
-from saobp.models.supported import NAME, UNSERVED_ARGUMENTS, is_causal_module, reads_another, uses_interface
+from saobp.models.supported import NAME, SOURCES, UNSERVED_ARGUMENTS, is_causal_module, uses_interface
 
 _layer = CompileableContextVar("saobp_layer")
 """The layer of the cache, of this thread, between the start of an attention module and its attention function."""
@@ -175,12 +175,6 @@ def in_type(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return mask.clamp(min=torch.finfo(dtype).min).to(dtype)
 
 
-def attach(module: nn.Module, refinement: nn.Module) -> None:
-    """Give an attention module its refinement, on the module's device."""
-    module.add_module(NAME, refinement)
-    module.register_forward_pre_hook(remember_cache, with_kwargs=True)
-
-
 def detach(model: nn.Module) -> None:
     """Take every refinement off a model."""
     for module in list(model.modules()):
@@ -226,7 +220,12 @@ def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> No
         )
     refinement, layer = getattr(module, NAME), None
     cache = next((given for given in (*args, *kwargs.values()) if isinstance(given, Cache)), None)
-    if reads_another(refinement.arguments, args, kwargs):
+    names = refinement.arguments
+    called = dict(zip(names, args)) | kwargs
+    own = called.get(names[0]) if names else None
+    others = [called.get(name) for name in SOURCES if name in names[1:]]
+    # some models have one class for attention of both kinds, and no name says which this call is
+    if any(other is not None and other is not own for other in others):
         layer = CROSS
     elif cache is not None and refinement.options.factor != "none":
         layer = adopt(cache, module.layer_idx, refinement.options) if is_causal_module(module) else CACHED

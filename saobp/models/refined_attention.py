@@ -92,24 +92,6 @@ def apply_to_values(weights: Tensor, value: Groups, dropout: float) -> Float[Ten
     return torch.matmul(weights, per_head(value, weights.shape[1])).transpose(1, 2).contiguous()
 
 
-class Carry:
-    """Adds up messages round by round on top of what the earlier rows said (App. C)."""
-
-    def __init__(self, sums: list[Tensor], steps: int, exclude_self: bool) -> None:
-        self.before = iter(sums or [None] * steps)
-        self.after: list[Tensor] = []
-        self.exclude_self = exclude_self
-
-    def __call__(self, messages: Tensor) -> Tensor:
-        """Return the bias that each row receives, and keep the sums that the next row will start from."""
-        before = next(self.before)
-        if before is not None:
-            before = functional.pad(before, (0, messages.shape[-1] - before.shape[-1]))
-        total = messages.sum(-2, keepdim=True)
-        self.after.append(total if before is None else before + total)
-        return prefix_key_bias(messages, exclude_self=self.exclude_self, carry=before)
-
-
 def attend_with_cache(
     layer: cache.RefinedLayer, refinement: nn.Module, query: Tensor, key: Tensor, value: Tensor, call: Call
 ) -> tuple[Tensor, Tensor | None]:
@@ -141,18 +123,26 @@ def attend_with_cache(
 def refine_tile(
     layer: cache.RefinedLayer, refinement: nn.Module, query: Tensor, key: Tensor, mask: Tensor, call: Call
 ) -> tuple[Tensor, Tensor]:
-    """Refine the rows that follow those whose messages the layer has, and add theirs."""
-    options = refinement.options
-    start = layer.said
+    """Refine the rows that follow those whose messages the layer has, and add theirs (App. C)."""
+    options, start = refinement.options, layer.said
+    sums, after = iter(layer.sums or [None] * options.steps), []
+
+    def hear(messages: Tensor) -> Tensor:
+        """Return the bias that each row receives, and keep the sums that the next row will start from."""
+        before, total = next(sums), messages.sum(-2, keepdim=True)
+        if before is not None:
+            before = functional.pad(before, (0, messages.shape[-1] - before.shape[-1]))
+        after.append(total if before is None else before + total)
+        return prefix_key_bias(messages, exclude_self=options.exclude_self, carry=before)
+
     raw = probabilities(query, key, mask, call.scaling)
     allowed = allowed_pairs(mask, *raw.shape[-2:], True, raw.device)
     with torch.autocast(raw.device.type, enabled=False):
         rows = allowed.diagonal(start, -2, -1)[..., None]  # the first row sits at key `start`
         prior = raw.masked_fill(~(allowed & rows), 0)
         strength = signed_strength(options.factor, per_matrix(refinement(raw.device), prior))
-        hear = Carry(layer.sums, options.steps, options.exclude_self)
         refined = propagate(prior, strength, hear, steps=options.steps, damping=options.damping)
-    layer.note(start + query.shape[-2], hear.after)
+    layer.note(start + query.shape[-2], after)
     return raw, torch.where(rows, refined, raw)
 
 

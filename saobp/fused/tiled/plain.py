@@ -39,11 +39,17 @@ def attend_plainly(call: Call, query: Tensor, key: Tensor, value: Tensor) -> lis
     if native.serves(query):
         return native.attend(call, query, key, value)
     results, scratch = [like(value, value.dtype), *sums_like(query)], scratch_for(query)
+    spread = call.strongest * query.shape[2]  # the most that loads can lie apart, in nats
     for _, (asking, asked, meant, out, total, load) in parts(query, key, value, *results, length=query.shape[2]):
         attention, messages = attention_and_messages(call, asking, asked, scratch)
-        found = plain_loads(messages, call.strongest)
-        if found is None:
-            return None
+        if spread <= RANGE / 2:
+            found = messages.prod(-2, keepdim=True)
+        else:
+            bias = log_sum(messages, call.strongest)
+            bias -= bias.amax(-1, keepdim=True)
+            if spread > RANGE and not bias.amin().item() >= call.strongest - RANGE:
+                return None
+            found = bias.exp_()
         weights = (attention.div_(messages) if call.exclude_self else attention).mul_(found)
         torch.sum(weights, -1, keepdim=True, out=total)
         torch.bmm(weights, meant, out=out).div_(total)
@@ -84,13 +90,3 @@ def scores_gradient(
     else:
         torch.addcdiv(heard.mul_(change), through, messages, out=through).div_(messages)
     return softmax_gradient(through, attention, out=messages)
-
-
-def plain_loads(messages: Tensor, strongest: float) -> Tensor | None:
-    """Multiply the messages about each key, (head, 1, key), up to a factor; None if float32 has no room for it."""
-    if strongest * messages.shape[-2] <= RANGE / 2:
-        return messages.prod(-2, keepdim=True)
-    bias = log_sum(messages, strongest)
-    bias -= bias.amax(-1, keepdim=True)
-    mild = strongest * messages.shape[-2] <= RANGE or bias.amin().item() >= strongest - RANGE
-    return bias.exp_() if mild else None

@@ -2,7 +2,7 @@
 
 import copy
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,14 +52,11 @@ def encoded(model: nn.Module, tokenizer: Any, texts: Iterable[Any], tokens: int)
         if len(tokenizer(text, add_special_tokens=False)["input_ids"]) < 2:
             continue
         inputs = dict(tokenizer(text, truncation=True, max_length=length, return_tensors="pt"))
-        yield Sample(inputs, token_labels(tokenizer, inputs["input_ids"][0].tolist()))
-
-
-def token_labels(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """Return what tokens are called on an axis: a word or a part of one, without the marks of the tokenizer."""
-    words = [tokenizer.decode([one]) for one in ids]
-    shown = [word.replace("\n", "↵").strip() or "␣" for word in words]
-    return [tokenizer.convert_ids_to_tokens(one) if "\ufffd" in word else word for one, word in zip(ids, shown)]
+        ids = inputs["input_ids"][0].tolist()
+        words = [tokenizer.decode([one]).replace("\n", "↵").strip() or "␣" for one in ids]
+        parted = ["\ufffd" in word for word in words]  # a part of a letter is called what the tokenizer calls it
+        names = [tokenizer.convert_ids_to_tokens(one) if part else word for one, word, part in zip(ids, words, parted)]
+        yield Sample(inputs, names)
 
 
 def maps_of(model: nn.Module, sample: Sample) -> list[Float[Tensor, "head L L"]]:
