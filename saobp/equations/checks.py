@@ -37,6 +37,12 @@ def quoted(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:80]} …"
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says, or its name where it says nothing."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
 def check_whole(name: str, number: int, least: int) -> None:
     """Refuse anything but a whole number of at least `least` with a ValueError that names it; True is none."""
     if isinstance(number, bool) or not isinstance(number, Integral) or number < least:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from saobp.equations.checks import check_whole, quoted
+from saobp.equations.checks import check_whole, first_line, quoted
 from saobp.equations.factors import OWN
 from saobp.measure.capture_files import Parts, checked_path, summary
 from saobp.measure.graph import check_threshold
@@ -107,13 +107,13 @@ def capture(
     classes = token_classes(tokenizer) if tokenizer is not None else None
     own = _hooked(model) or any(options["factor"] in OWN for options in _options(model))  # of the caller's: may change
     parts = Parts(path, _identity(model, plan, classes), asdict(plan), resume and not own)
-    replayable, others = iter(batches) is not batches, _others(model)
-    if replayable and parts.finished(chunk for _, chunk in _chunks(batches, part_samples, others)):
+    replayable = iter(batches) is not batches
+    if replayable and parts.finished(chunk for _, chunk in _chunks(batches, part_samples, model)):
         return summary(path)
     length = len(batches) if hasattr(batches, "__len__") else None
     bar = tqdm(total=length, unit="batch", desc="attention", disable=not progress)
     with bar, _visible(model) as attend:
-        for first, chunk in _chunks(batches, part_samples, others):
+        for first, chunk in _chunks(batches, part_samples, model):
             if parts.begin(chunk, first):
                 for batch in chunk:
                     parts.add(*measured(attend, batch, first, plan, classes, parts))
@@ -123,18 +123,14 @@ def capture(
     return parts.finish()
 
 
-def _others(model: nn.Module) -> set[str]:
-    """Name what a model takes beside the inputs that are read here, and what may change its attention."""
-    forward = getattr(model, "base_model", model).forward
-    return set(signature(forward).parameters) - {*INPUTS, PIXELS, *OF_A_CALL}
-
-
-def _chunks(batches: Iterable[Batch], samples: int, others: set[str]) -> Iterator[tuple[int, list[Batch]]]:
+def _chunks(batches: Iterable[Batch], samples: int, model: nn.Module) -> Iterator[tuple[int, list[Batch]]]:
     """Group batches into parts of at least `samples` sequences; with each comes its first sample's number.
 
     Only what the model reads is kept of a batch, as rows of tokens whatever stood before the last axis. ValueError for
-    one of the `others`.
+    what the model takes beside, and what may change its attention.
     """
+    forward = getattr(model, "base_model", model).forward
+    others = set(signature(forward).parameters) - {*INPUTS, PIXELS, *OF_A_CALL}
     first, chunk, held = 0, [], 0
     for batch in batches:
         rows = _rows(batch)
@@ -161,7 +157,7 @@ def _rows(batch: Batch) -> dict[str, Tensor]:
             try:
                 value = torch.as_tensor(batch[name])
             except (TypeError, ValueError) as error:
-                raise ValueError(f"batches: {name} makes no tensor ({str(error).splitlines()[0]})") from None
+                raise ValueError(f"batches: {name} makes no tensor ({first_line(error)})") from None
             if not value.numel() or not value.dim():
                 raise ValueError(
                     f"batches: {name} of one is {'empty' if value.dim() else 'one number'}, {tuple(value.shape)}"

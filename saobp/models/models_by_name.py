@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import nn
 
+from saobp.equations.checks import first_line
 from saobp.models import public
 from saobp.models.supported import refuse
 
@@ -60,7 +61,7 @@ def _opening(name: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ValueError(f"{name}: transformers cannot open it ({_one_line(error)})") from None
+        raise ValueError(f"{name}: transformers cannot open it ({first_line(error)[:200]})") from None
 
 
 def _place(name: str) -> tuple[str, Path | str]:
@@ -133,7 +134,7 @@ def _reader(model: nn.Module, place: Path | str, options: dict[str, str]) -> Any
     try:
         return getattr(transformers, kind).from_pretrained(place, **options)
     except Exception as error:
-        raise ValueError(f"its {what}: {_one_line(error)}") from None
+        raise ValueError(f"its {what}: {first_line(error)[:200]}") from None
 
 
 def _refuse_incomplete(folder: Path) -> None:
@@ -151,9 +152,3 @@ def _refuse_incomplete(folder: Path) -> None:
     readers = (*TOKENIZER_FILES, "preprocessor_config.json")
     if not any(any(folder.glob(file)) for file in readers):
         raise ValueError(f"{folder}: has no tokenizer and no image processor; put it there with its save_pretrained")
-
-
-def _one_line(error: Exception) -> str:
-    """Return the first line of an error that says something."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:200] if lines else type(error).__name__

@@ -10,11 +10,13 @@ import inspect
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import nn
+
+from saobp.equations.checks import first_line
 
 NAME = "saobp"
 """Of the attention implementation, the config field, and the submodule of each refined attention module."""
@@ -58,17 +60,6 @@ def is_cross_attention(name: str, module: nn.Module) -> bool:
     last = ".".join(name.split(".")[-2:])
     declared = getattr(module, "is_cross_attention", False)
     return bool(declared or CROSS_NAMES.search(type(module).__name__) or CROSS_NAMES.search(last))
-
-
-def reads_another(arguments: Sequence[str], args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Tell whether a call hands an attention module states of other tokens beside its own, its first argument.
-
-    Some models have one class for both, and a name alone does not say which; `arguments` are those of its forward.
-    """
-    given = dict(zip(arguments, args)) | kwargs
-    own = given.get(arguments[0]) if arguments else None
-    others = [given.get(name) for name in SOURCES if name in arguments[1:]]
-    return any(other is not None and other is not own for other in others)
 
 
 def in_decoders(model: nn.Module) -> set[nn.Module]:
@@ -165,8 +156,7 @@ def maps_of_one_stack(model: nn.Module, run: Callable[[], Iterable[Any]], sample
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # whatever a model says of ids, lengths or inputs that are not its own
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"{given}: {name} cannot run on one ({said})") from error
+        raise ValueError(f"{given}: {name} cannot run on one ({first_line(error)})") from error
     shapes = {pair and tuple(pair[0].shape) for pair in pairs}
     shape = shapes.pop() if len(shapes) == 1 else None
     if shape is None or len(shape) != 4 or shape[0] != samples or shape[2] != shape[3]:
