@@ -8,7 +8,7 @@ import os
 
 import pytest
 import torch
-from attending import attended
+from attending import attended, padding
 
 import saobp
 from saobp.fused import gpu
@@ -55,13 +55,6 @@ def worst(inputs: list[torch.Tensor], given: torch.Tensor, dtype: torch.dtype, *
     return max(float((one.double() - other).norm() / other.norm()) for one, other in zip(found, exact))
 
 
-def padding(batch: int, length: int) -> torch.Tensor:
-    """Return real tokens with gaps; the last of three sequences has one."""
-    mask = (torch.rand(batch, length) < 0.7) & (torch.arange(batch) < 2)[:, None]
-    mask[:, length // 2] = True
-    return mask.to(DEVICE)
-
-
 @pytest.fixture(params=["kernels", "torch"])
 def way(request, monkeypatch):
     """A name, after the kernels have been switched off for the second."""
@@ -79,7 +72,7 @@ def way(request, monkeypatch):
 def test_it_agrees_with_float64(way, batch, length, factor, strength, exclude_self, padded, dropout, dtype):
     """Output and gradients are those in float64, for rows and heads apart or interleaved in memory."""
     options = {"factor": factor, "strength": strength, "exclude_self": exclude_self, "dropout_p": dropout}
-    options["mask"] = padding(batch, length) if padded else None
+    options["mask"] = padding(batch, length).to(DEVICE) if padded else None
     inputs = [torch.randn(batch, 4, length, 24), *torch.randn(2, batch, length, 4, 24).transpose(2, 3)]
     given = torch.randn(batch, length, 4, 24).transpose(1, 2)
     assert worst(inputs, given, dtype, **options) < BOUNDS[dtype]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from attending import attended
+from attending import attended, padding
 
 import saobp
 from saobp.fused import gpu
@@ -45,9 +45,7 @@ def test_it_agrees_with_float64(way, batch, length, exclude_self, factor, streng
     Padding may lie anywhere; the last of three sequences has one real token.
     """
     torch.manual_seed(length)
-    mask = (torch.rand(batch, length) < 0.7) & (torch.arange(batch) < 2)[:, None] if padded else None
-    if padded:
-        mask[:, length // 2] = True
+    mask = padding(batch, length) if padded else None
     options = {"factor": factor, "strength": strength, "exclude_self": exclude_self, "mask": mask, "dropout_p": dropout}
     value, given = torch.randn(2, batch, 4, 24, length).mT
     inputs = [torch.randn(batch, 4, length, 24), torch.randn(batch, length, 4, 24).transpose(1, 2), value]

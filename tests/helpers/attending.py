@@ -1,8 +1,15 @@
-"""One call of the fused operation, forward and backward."""
+"""One call of the fused operation, forward and backward, and padding for it."""
 
 import torch
 
 import saobp
+
+
+def padding(batch: int, length: int) -> torch.Tensor:
+    """Return real tokens with gaps; the last of three sequences has one."""
+    mask = (torch.rand(batch, length) < 0.7) & (torch.arange(batch) < 2)[:, None]
+    mask[:, length // 2] = True
+    return mask
 
 
 def attended(inputs: list[torch.Tensor], given: torch.Tensor, **options) -> list[torch.Tensor]:

@@ -48,6 +48,12 @@ def encoder_decoder() -> nn.Module:
     return sharpened(hf.T5ForConditionalGeneration(hf.T5Config(**TOKENS, **T5_SIZES, decoder_start_token_id=0)))
 
 
+def clip() -> nn.Module:
+    """Build a CLIP, with a stack for text and one for pictures."""
+    parts = {"text_config": {**SIZES, **TOKENS}, "vision_config": {**SIZES, "image_size": 12, "patch_size": 4}}
+    return hf.CLIPModel(hf.CLIPConfig(**{name: part | {"projection_dim": 16} for name, part in parts.items()}))
+
+
 def sharpened(model: nn.Module, factor: float = 10.0) -> nn.Module:
     """Scale query and key weights up, so that attention is far from uniform and messages matter."""
     if model.config.model_type == "t5":  # does not scale its scores: sharp by itself

@@ -1,8 +1,10 @@
 """Folders of small models with their tokenizers, as somebody would have them."""
 
+import copy
 from pathlib import Path
 
 import families
+import torch
 import transformers as hf
 from small_models import word_tokenizer
 
@@ -13,11 +15,17 @@ DECODER = hf.GPT2Config(**IDS, n_embd=32, n_layer=2, n_head=4, n_positions=64)
 MODERN = {"local_attention": 6, "global_attn_every_n_layers": 2, "sep_token_id": 3, "cls_token_id": 2}
 
 
+def decoder() -> hf.GPT2LMHeadModel:
+    """Build a small decoder that knows `TEXTS`, with a config of its own."""
+    torch.manual_seed(0)
+    return hf.GPT2LMHeadModel(copy.deepcopy(DECODER)).eval()
+
+
 def folder(kind: str, path: Path) -> Path:
     """Save a random model of a kind ("gpt2", "modernbert" or "vit") with its tokenizer or image processor."""
     model = {
         "vit": lambda: hf.ViTForImageClassification(hf.ViTConfig(**families.SIZES, **families.IMAGE)),
-        "gpt2": lambda: hf.GPT2LMHeadModel(DECODER),
+        "gpt2": decoder,
         "modernbert": lambda: hf.ModernBertForMaskedLM(hf.ModernBertConfig(**IDS, **families.SIZES, **MODERN)),
     }[kind]()
     reader = hf.ViTImageProcessor(size={"height": 12, "width": 12}) if kind == "vit" else word_tokenizer()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from families import SIZES, T5_SIZES, TOKENS, build, run, tokens
+from families import SIZES, T5_SIZES, TOKENS, build, clip, run, tokens
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.utils.data import DataLoader
 
@@ -73,12 +73,6 @@ def test_models_and_pictures_in_half_precision_are_captured(dtype, refined, tmp_
             entropies.append([found["matrices"][matrix]["overall"]["entropy"] for matrix in ("raw", "refined")])
         assert (found["matrices"]["refined"]["overall"]["moved"] > 0) is refined
         assert entropies[0] == pytest.approx(entropies[1], rel=0.05)
-
-
-def clip():
-    """Build a CLIP, with a stack for text and one for pictures."""
-    parts = {"text_config": {**SIZES, **TOKENS}, "vision_config": {**SIZES, "image_size": 12, "patch_size": 4}}
-    return hf.CLIPModel(hf.CLIPConfig(**{name: part | {"projection_dim": 16} for name, part in parts.items()}))
 
 
 TEXTS, NO_MAPS = {"input_ids": IDS}, "gives no attention maps of one stack of layers"

@@ -1,6 +1,5 @@
 """`saobp inspect`: its numbers are those of the library, its files whole, and bad input one line."""
 
-import copy
 import json
 import os
 import re
@@ -24,7 +23,6 @@ from saobp.measure.inspection import explorer, maps, predictions
 from saobp.measure.inspection.maps import one_step
 from saobp.measure.streams import StreamedBootstrap
 from saobp.models import models_by_name
-from saobp.models.apply import raw_attentions
 from saobp.study.publication.cli import main
 
 
@@ -39,13 +37,8 @@ def texts(tmp_path):
     return model_folders.text_file(tmp_path / "texts.txt")
 
 
-def decoder():
-    torch.manual_seed(0)
-    return hf.GPT2LMHeadModel(copy.deepcopy(model_folders.DECODER)).eval()
-
-
 def test_every_number_is_the_library_s_own():
-    model, tokenizer = decoder(), word_tokenizer()
+    model, tokenizer = model_folders.decoder(), word_tokenizer()
     table = saobp.inspect(model, tokenizer, model_folders.TEXTS, strengths=np.array([0.3, 0.3]), samples=3)
     saobp.apply(model, "none")
     measures, found = (saobp.gtd, saobp.attention_entropy), []
@@ -64,7 +57,7 @@ def test_every_number_is_the_library_s_own():
 
 
 def test_the_model_is_left_as_it_was_and_no_more_texts_are_read_than_asked_for():
-    model, left = decoder(), iter(model_folders.TEXTS)
+    model, left = model_folders.decoder(), iter(model_folders.TEXTS)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     saobp.inspect(model, word_tokenizer(), left, strengths=torch.tensor(0.5), samples=2)
     assert [*left] == model_folders.TEXTS[2:]
@@ -75,13 +68,13 @@ def test_the_model_is_left_as_it_was_and_no_more_texts_are_read_than_asked_for()
 
 def test_no_texts_no_strengths_and_attention_that_is_no_number_are_refused_by_their_names():
     with pytest.raises(ValueError, match="^texts must be several texts"):
-        saobp.inspect(decoder(), word_tokenizer(), None)
+        saobp.inspect(model_folders.decoder(), word_tokenizer(), None)
     for call in (explorer.collect, lambda *given: predictions.perplexities(*given, "high", [0.1])):
         with pytest.raises(ValueError, match="^texts: none of two tokens or more$"):
-            call(decoder(), word_tokenizer(), [])
+            call(model_folders.decoder(), word_tokenizer(), [])
     with pytest.raises(ValueError, match="^strengths must hold one at least$"):
-        predictions.perplexities(decoder(), word_tokenizer(), model_folders.TEXTS, "high", [])
-    model = decoder()
+        predictions.perplexities(model_folders.decoder(), word_tokenizer(), model_folders.TEXTS, "high", [])
+    model = model_folders.decoder()
     model.transformer.h[0].attn.c_attn.weight.data.fill_(torch.nan)
     with pytest.raises(ValueError, match="^model: GPT2LMHeadModel gives attention that is no number"):
         saobp.inspect(model, word_tokenizer(), model_folders.TEXTS[:1])
@@ -96,9 +89,7 @@ def test_a_probability_that_came_to_0_in_one_head_is_not_hidden():
     found = saobp.inspect(model, word_tokenizer(), model_folders.TEXTS[:1], factor="elemmul")
     rows = found.query("layer == 1 and measure == 'entropy'").dropna(subset="head")
     saobp.apply(model, "elemmul")
-    with torch.no_grad(), raw_attentions(model) as pairs:
-        model(**word_tokenizer()(model_folders.TEXTS[0], return_tensors="pt"))
-    raw, refined = pairs[0]
+    raw, refined = seen(model, **word_tokenizer()(model_folders.TEXTS[0], return_tensors="pt"))[0]
     assert (raw == 0).any() and np.allclose(rows["after"], saobp.attention_entropy(refined)[0], atol=1e-5)
 
 
@@ -131,10 +122,10 @@ def test_what_a_window_hides_stays_hidden():
 
 
 def test_perplexity_at_no_strength_is_the_plain_model_s_and_later_ones_the_refined_model_s():
-    model, tokenizer = decoder(), word_tokenizer()
+    model, tokenizer = model_folders.decoder(), word_tokenizer()
     found = predictions.perplexities(model, tokenizer, model_folders.TEXTS, "high", (0.0, 0.5), samples=2)
     for factor, strength, told in (("none", 0.5, found[0]), ("high", 0.5, found[1])):
-        refined, losses, count = saobp.apply(decoder(), factor, strength), 0.0, 0
+        refined, losses, count = saobp.apply(model_folders.decoder(), factor, strength), 0.0, 0
         for text in model_folders.TEXTS[:2]:
             inputs = tokenizer(text, return_tensors="pt")
             with torch.no_grad():
@@ -148,7 +139,7 @@ def test_perplexity_at_no_strength_is_the_plain_model_s_and_later_ones_the_refin
 
 
 def test_the_first_token_of_a_decoder_has_one_name_in_every_text():
-    found = inspecting.examine(decoder(), word_tokenizer(), model_folders.TEXTS, samples=4)
+    found = inspecting.examine(model_folders.decoder(), word_tokenizer(), model_folders.TEXTS, samples=4)
     first = next(sink for sink in found.sinks() if sink["token"] == "first token")
     assert first["share"] > 0.5 and len(found.sinks(1)) < 4 * 4
 

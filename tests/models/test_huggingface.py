@@ -227,8 +227,7 @@ def test_a_head_over_a_refined_body_is_saved_with_what_the_body_does(tmp_path):
 
 
 def test_a_model_of_parts_refined_otherwise_is_not_saved(tmp_path):
-    parts = {"text_config": {**SIZES, **TOKENS}, "vision_config": {**SIZES, "image_size": 12, "patch_size": 4}}
-    model = hf.CLIPModel(hf.CLIPConfig(**parts))
+    model = families.clip()
     saobp.apply(model.text_model, "high", 0.7)
     for _ in range(2):
         with pytest.raises(ValueError, match="model: parts of CLIPModel are refined") as error:

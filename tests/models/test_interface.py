@@ -262,10 +262,3 @@ def test_two_processes_train_a_step_as_one_does(tmp_path):
             torch.testing.assert_close(weights[name], parameter.detach(), **CLOSE)
     learned = [name for name in before if "saobp" in name]
     assert learned and all(not torch.equal(before[name], weights[name]) for name in learned)
-
-
-@pytest.mark.filterwarnings("ignore")  # the tracer's, of what transformers reads from a tensor
-def test_a_trace_of_uniform_under_a_mask_is_refused():
-    logits = Logits(saobp.apply(build("bert"), "uniform", 1.5))
-    with pytest.raises(ValueError, match='mask: factor "uniform" reads it'):
-        torch.jit.trace(logits, (tokens(), padding_mask()))
