@@ -48,13 +48,10 @@ def kernels() -> dict[str, Any] | None:
 
 
 def serves(call: Call, query: Tensor, value: Tensor) -> bool:
-    """Tell whether a call is one for the kernels: one strength of at most 0.5, no order, on a GPU."""
+    """Tell whether a call is one for the kernels: the common case, on a GPU."""
     return (
         query.device.type == DEVICE
-        and call.change is not None
-        and call.strongest <= 0.5
-        and call.factor != "elemmul"
-        and not call.causal
+        and call.is_common
         and query.dtype in ROUNDING
         and max(query.shape[3], value.shape[3]) <= WIDEST
         and kernels() is not None

@@ -31,6 +31,11 @@ class Call:
     one: Tensor  # 1, in the type of the probabilities
     dropout: Dropout | None
 
+    @property
+    def is_common(self) -> bool:
+        """One strength of at most 0.5 and no order: what compiled passes, kernels and `saobp.fused.tiled.plain` do."""
+        return self.change is not None and self.strongest <= 0.5 and self.factor != "elemmul" and not self.causal
+
 
 class Heads:
     """A few heads of one call: query, key and value (head, L, D), strength (head, 1, 1), and their tiles."""

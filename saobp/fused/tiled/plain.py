@@ -14,12 +14,9 @@ from saobp.fused.tiled.tiles import buffer, is_single, like, parts, scratch_for,
 
 
 def is_plain(call: Call, query: Tensor) -> bool:
-    """Tell whether a call is the common case."""
+    """Tell whether a call is the common case, and one that is served here."""
     return (
-        call.change is not None
-        and call.strongest <= 0.5
-        and call.factor != "elemmul"
-        and not call.causal
+        call.is_common
         and query.dtype in (torch.float32, torch.float64)
         and (native.serves(query) or (is_single(query.shape[2]) and call.real is None and call.dropout is None))
     )
