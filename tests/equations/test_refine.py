@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jaxtyping import jaxtyped
 from reference import algorithm_1, equation_11, equation_15, exact_marginals, loopy_belief_propagation
 
-from saobp.equations.checks import WITHOUT_MESSAGES
+from saobp.equations.checks import WITHOUT_MESSAGES, first_line
 from saobp.equations.factors import OWN
 from saobp.equations.messages import log_messages, prefix_key_bias
 from saobp.equations.refine import FACTORS, _refined, refine
@@ -355,6 +355,10 @@ def test_a_wrong_argument_is_refused_in_one_line_that_names_it(attention, option
     with pytest.raises(ValueError, match=f"^{name}") as refusal:
         refine(attention, **options)
     assert "\n" not in str(refusal.value)
+
+
+def test_an_error_is_quoted_by_its_first_line_and_one_that_says_nothing_by_its_name():
+    assert [first_line(error) for error in (ValueError("\n a \nb"), KeyError())] == ["a", "KeyError"]
 
 
 @pytest.mark.parametrize("factor", ["hihg", "none"])
