@@ -74,7 +74,8 @@ def test_a_plan_with_a_wrong_key_type_or_value_is_refused_by_its_key(tmp_path, s
 
 
 def test_secondary_arms_and_then_further_tasks_are_run_after_every_seed_of_the_primary_ones():
-    units, later, tasks = [*RETROFIT.units()], RETROFIT.secondary_seeds, RETROFIT.tasks
+    later, tasks = RETROFIT.secondary_seeds, RETROFIT.tasks
+    units = [make.args[1:] for _, make, _ in retrofit.records_of(RETROFIT)]
     first = [*product(RETROFIT.seeds, tasks, RETROFIT.arms)]
     assert units[: len(first)] == first and len(set(units)) == len(units)
     second = [*product(later, tasks, RETROFIT.secondary_arms), *product(later, ("race", "squad"), ("original", "high"))]
@@ -84,8 +85,9 @@ def test_secondary_arms_and_then_further_tasks_are_run_after_every_seed_of_the_p
 def test_known_hops_take_seeds_and_stories_that_no_earlier_run_had():
     usual = load_study("stories").multihop
     earlier = {seed for _, _, seed in usual.runs()}
-    for exam in plan.section(plan.file(), "hops", multihop.KnownHops).exams(usual):
-        assert earlier.isdisjoint(exam.seeds) and exam.exam != usual.exam
+    for _, _, told in multihop.records_of(plan.section(plan.file(), "hops", multihop.KnownHops)):
+        exam = told["exam_recipe"]
+        assert earlier.isdisjoint(exam["seeds"]) and exam["exam"] != usual.exam
 
 
 def test_a_command_makes_the_records_that_are_not_there_each_in_its_folder_and_that_its_pattern_finds(

@@ -6,6 +6,7 @@ The planned runs on fresh seeds, one record per width and seed: `python -m saobp
 import json
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -133,14 +134,6 @@ class KnownHops(Question):
     layers: list[Positive]
     widths: dict[Positive, list[str]]  # further widths, at the largest depth
 
-    def exams(self, usual: MultiHop) -> Iterator[MultiHop]:
-        """Yield what each record trains and asks, seed by seed: the usual width, then the further ones."""
-        common = usual.changed(exam=self.exam, more_seeds={})
-        for seed in self.seeds:
-            yield common.changed(algorithms=self.arms, seeds=[seed], layers=self.layers)
-            for width, arms in self.widths.items():
-                yield common.changed(algorithms=arms, seeds=[seed], layers=self.layers[-1:], hidden=width)
-
 
 def record(exam: MultiHop, path: Path, folder: Path) -> dict[str, Any]:
     """Make one record: every arm and depth of one width and seed."""
@@ -154,8 +147,13 @@ def record(exam: MultiHop, path: Path, folder: Path) -> dict[str, Any]:
 
 
 def records_of(planned: KnownHops) -> Iterator[Entry]:
-    """Yield the records of the plan: one per width and seed."""
-    for exam in planned.exams(load_study("stories").multihop):
+    """Yield the records of the plan, one per width and seed: seed by seed the usual width, then the further ones."""
+    usual = load_study("stories").multihop
+    widths = [(usual.hidden, planned.arms, planned.layers)]
+    widths += [(width, arms, planned.layers[-1:]) for width, arms in planned.widths.items()]
+    for seed, (width, arms, layers) in product(planned.seeds, widths):
+        own = {"algorithms": arms, "seeds": [seed], "layers": layers, "hidden": width}
+        exam = usual.changed(exam=planned.exam, more_seeds={}, **own)
         yield f"12-hops-{exam.hidden}-{exam.seeds[0]}", partial(record, exam), {"exam_recipe": exam.model_dump()}
 
 

@@ -1,9 +1,9 @@
 """The refinement inserted into a public encoder that has learned, by the plan: one arm, task and seed per record."""
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,12 +60,6 @@ class Retrofit(plan.Question):
             raise ValueError(f"precision: name one of {', '.join(known)}, the same for every arm")
         return training
 
-    def units(self) -> Iterator[tuple[int, str, str]]:
-        """Yield (seed, task, arm) in the order of the runs: a seed's arms together, the secondary ones last."""
-        yield from itertools.product(self.seeds, self.tasks, self.arms)
-        yield from itertools.product(self.secondary_seeds, self.tasks, self.secondary_arms)
-        yield from itertools.product(self.secondary_seeds, FURTHER, ("original", "high"))
-
 
 class SameOrder(Trainer):
     """Trainer whose batches of similar lengths come in an order that the seed alone sets, the same for every arm."""
@@ -116,8 +110,11 @@ def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder
 
 
 def records_of(study: Retrofit) -> Iterator[plan.Entry]:
-    """Yield the records of the plan: one per arm, task and seed."""
-    for seed, task, arm in study.units():
+    """Yield the records of the plan, one per arm, task and seed: a seed's arms together, the secondary ones last."""
+    units = [*product(study.seeds, study.tasks, study.arms)]
+    units += product(study.secondary_seeds, study.tasks, study.secondary_arms)
+    units += product(study.secondary_seeds, FURTHER, ("original", "high"))
+    for seed, task, arm in units:
         name, told = f"13-retrofit-{study.model}-{arm}-{task}-{seed}", {"configuration": study.training}
         yield name, partial(run, study, seed, task, arm), told
 
