@@ -16,10 +16,8 @@ from saobp.study import records
 from saobp.study.setup import paths, typed_by_hand
 from saobp.study.setup.recipes import Positive
 
-Make = Callable[[Path, Path], Any]  # makes the record at a path, working in a folder
-Entry = tuple[str, Make, dict[str, Any]]  # its name, and the recipe that its metrics then tell, {} if they tell none
-
-
+# of a record: its name, what makes it at a path, working in a folder, and the recipe that its metrics tell, or {}
+Entry = tuple[str, Callable[[Path, Path], Any], dict[str, Any]]
 Kind = TypeVar("Kind", bound=typed_by_hand.Strict)
 
 

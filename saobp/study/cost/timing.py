@@ -8,7 +8,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing.context import BaseContext
 from operator import truediv
 from pathlib import Path
 from typing import Any
@@ -128,21 +127,17 @@ def fresh(count: int, function: Callable[..., float], *given: object) -> list[fl
     """Call a function of a module in so many fresh processes side by side: what this one has freed hides a peak.
 
     They fork from a server that has imported torch and started no threads, and work on one thread. Their malloc (glibc)
-    returns freed blocks of a page or more to the system.
+    returns freed blocks of a page or more to the system; new processes take the place of a server that began without.
     """
     os.environ.setdefault(RETURNED, str(resource.getpagesize()))  # read when a process starts that is no fork
-    multiprocessing.get_context("forkserver").set_forkserver_preload([function.__module__])
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([function.__module__])
+    with ProcessPoolExecutor(1, mp_context=context) as executor:
+        if not executor.submit(os.getenv, RETURNED).result():
+            context = multiprocessing.get_context("spawn")
     alone = {"initializer": torch.set_num_threads, "initargs": (1,)}  # threads of several processes wait for each other
-    with ProcessPoolExecutor(count, mp_context=_that_returns(), max_tasks_per_child=1, **alone) as executor:
+    with ProcessPoolExecutor(count, mp_context=context, max_tasks_per_child=1, **alone) as executor:
         return [one.result() for one in [executor.submit(function, *given) for _ in range(count)]]
-
-
-def _that_returns() -> BaseContext:
-    """The server of forks; where it began before `RETURNED` was set, and so keeps what is freed, new processes."""
-    server = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(1, mp_context=server) as executor:
-        knows = executor.submit(os.getenv, RETURNED).result()
-    return server if knows else multiprocessing.get_context("spawn")
 
 
 def circumstances() -> dict[str, object]:
