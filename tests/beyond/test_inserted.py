@@ -13,7 +13,7 @@ import saobp
 from saobp.models import public
 from saobp.models.apply import raw_attentions
 from saobp.models.models_by_name import Opened
-from saobp.study.beyond import inserted, inserted_decoder, plan
+from saobp.study.beyond import inserted, plan
 from saobp.study.data import sources
 from saobp.study.setup.studies import load_study
 from saobp.study.training import pretraining
@@ -76,19 +76,19 @@ def test_each_text_and_benchmark_has_a_record_per_strength_that_pairs_with_that_
     decoder, tmp_path, monkeypatch
 ):
     source = sources.resolve("synthetic")
-    monkeypatch.setattr(inserted_decoder, "opened", lambda: decoder)
-    monkeypatch.setattr(inserted_decoder.sources, "resolve", lambda name: source)
-    given = {"TEXT": "saobp/stories:default", "TOKENS": 130, "CONTEXT": 32, "LENGTH": 60}
+    monkeypatch.setattr(inserted, "opened", lambda: decoder)
+    monkeypatch.setattr(inserted.sources, "resolve", lambda name: source)
+    given = {"TEXT": "saobp/stories:default", "TEXT_TOKENS": 130, "CONTEXT": 32, "LENGTH": 60}
     given["ASKED"] = {"boolq": 4, "race": 2}
     for name, value in given.items():
-        monkeypatch.setattr(inserted_decoder, name, value)
+        monkeypatch.setattr(inserted, name, value)
     found = {}
-    for name, make, _ in inserted_decoder.records_of(PLANNED):
+    for name, make, _ in inserted.records_of(PLANNED):
         if name.endswith(("-0", "-0.1")):
             record = make(tmp_path / f"{name}.json", tmp_path)
             found[record["parameters"]["task"], record["parameters"]["factor"]] = record["metrics"]
             (split,), asked = record["data"]["splits"], given["ASKED"].get(record["parameters"]["task"])
-            said = rf"first {asked} rows" if asked else rf"cut at {given['TOKENS']}\b"
+            said = rf"first {asked} rows" if asked else rf"cut at {given['TEXT_TOKENS']}\b"
             assert not split["complete"] and re.search(said, split["note"])
             assert asked is None or split["used"] == asked
     assert set(found) == {(task, factor) for task in ("wikipedia", "boolq", "race") for factor in ("none", "high")}
@@ -100,6 +100,6 @@ def test_each_text_and_benchmark_has_a_record_per_strength_that_pairs_with_that_
 
 
 def test_a_decoder_that_is_not_there_is_one_line_with_what_brings_it(monkeypatch):
-    monkeypatch.setattr(inserted_decoder, "WEIGHTS", "nowhere/*.gguf")
+    monkeypatch.setattr(inserted, "WEIGHTS", "nowhere/*.gguf")
     with pytest.raises(FileNotFoundError, match="nowhere/.*CONTRIBUTING.md"):
-        inserted_decoder.opened()
+        inserted.opened()

