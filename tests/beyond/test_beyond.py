@@ -84,9 +84,8 @@ def test_a_multi_hop_run_answers_every_question_with_the_plans_steps_and_is_not_
     assert multihop.run(STORIES, 1, "high", 0, tmp_path)["curve"][-1]["step"] == 4, "another plan is another run"
     done = min(tmp_path.glob("original-*.json"))
     done.write_text(json.dumps(json.loads(done.read_text()) | {"device": "a CPU, 1 of 2 threads"}))
-    with pytest.raises(
-        ValueError, match=rf"{done.name}: no run of this version \(device: .*\): delete it and .* again"
-    ):
+    said = rf"{done.name}: no run of this version \(device: .*\): delete it and .* again"
+    with pytest.raises(ValueError, match=said):
         multihop.study(plan, tmp_path)
 
 
@@ -143,13 +142,11 @@ def test_a_run_that_diverges_is_marked_and_the_others_are_compared(tmp_path, mon
 
 
 def test_high_is_set_against_original_over_depths_and_hops_with_the_error_of_seeds_and_stories():
-    def run(layers, algorithm, seed, one, several):
-        outcomes = {"1": one, "2": several, "3": several}
-        return dict(layers=layers, algorithm=algorithm, seed=seed, chains=2, outcomes=outcomes)
-
-    none, half, whole = [0] * 8, [1, 0] * 4, [1] * 8
-    runs = [run(layers, name, seed, none if name == "high" else whole, whole if (name, layers) == ("high", 4) else half)
-            for layers in (2, 4) for name in ("original", "high") for seed in (0, 1)]  # fmt: skip
+    none, half, whole, runs = [0] * 8, [1, 0] * 4, [1] * 8, []
+    for layers, name, seed in product((2, 4), ("original", "high"), (0, 1)):
+        several = whole if (name, layers) == ("high", 4) else half
+        outcomes = {"1": none if name == "high" else whole, "2": several, "3": several}
+        runs.append(exam(layers, name, seed) | {"chains": 2, "outcomes": outcomes})
     found, by_seed = hops.gain(runs)  # 0 and 50 points at 2 and 4 layers, one hop left out
     assert (found.value, found.seeds, found.items) == (25.0, 2, 4) and by_seed == {0: 25.0, 1: 25.0}
     uneven = [*runs[:-1], runs[-1] | {"outcomes": runs[-1]["outcomes"] | {"3": [1, 1, 0, 0] * 2}}]
@@ -213,7 +210,7 @@ def test_a_true_difference_is_found_and_none_between_equals():
     random, shares, runs = np.random.default_rng(0), {"original": 0.5, "high": 0.9, "low": 0.5}, []
     for (name, share), seed in product(shares.items(), range(4)):
         answers = {hops: (random.random(300) < share).astype(int).tolist() for hops in ("1", "2")}
-        runs.append({"layers": 2, "algorithm": name, "seed": seed, "chains": 3, "outcomes": answers})
+        runs.append(exam(2, name, seed) | {"outcomes": answers})
     high, low = (hops.differences(runs, name) for name in ("high", "low"))
     assert all(gap.p < 0.01 and abs(gap.value - 40) < 6 and gap.seeds == 4 for gap in high.values())
     assert list(low) == [(2, 1), (2, 2)] and all(gap.p > 0.05 for gap in low.values())
@@ -224,7 +221,7 @@ def test_a_run_that_failed_at_one_depth_leaves_its_seed_out_of_the_mean_over_tra
     for name, seed, layers in product(("high", "original"), range(3), (2, 4)):
         points = [] if (name, seed, layers) == ("high", 2, 4) else (100, 200)
         curve = [{"step": step, "accuracy": dict.fromkeys("23", 1.6 / layers)} for step in points]
-        runs.append({"algorithm": name, "seed": seed, "layers": layers, "curve": curve})
+        runs.append(exam(layers, name, seed) | {"curve": curve})
     found, gaps = hops.gain_along(runs)
     assert found.value == 0 and gaps == {0: 0, 1: 0}
 
@@ -238,7 +235,7 @@ def answered(right, seed=0):
         str(number): [int(number == 1 or path in right or not chain) for path in paths for chain in range(EXAM.chains)]
         for number, paths in questions.paths(EXAM).items()
     }
-    return {"layers": 2, "algorithm": "high", "seed": seed, "chains": EXAM.chains, "outcomes": outcomes}
+    return exam(2, "high", seed) | {"chains": EXAM.chains, "outcomes": outcomes}
 
 
 def test_a_percentage_is_taken_apart_by_path_and_runs_that_know_some_paths_alone_are_divided():
