@@ -23,17 +23,12 @@ def operations(paper: Published) -> pd.DataFrame:
     """Return the 24 counts of Table 9 as printed, by fvcore and by the formula (10^9); "off": print from counter."""
     from saobp.study.cost import whole_model
 
-    cells, size = comparisons.operations(paper), (arithmetic.VOCABULARY, arithmetic.LENGTH)
-    cells["fvcore"] = [
-        whole_model.macs(model, size[0], algorithm, size[1], training=phase == "train")
-        for model, algorithm, phase in zip(
-            cells["model"].map(comparisons.OUR_SIZES),
-            cells["algorithm"].map(comparisons.OUR_ALGORITHMS),
-            cells["phase"],
-        )
-    ]
-    cells["off"] = (cells["fvcore"] - cells["printed"]).abs().round(2)
-    return cells
+    cells, counted = comparisons.operations(paper), []
+    for row in cells.itertuples():
+        size, way = comparisons.OUR_SIZES[row.model], comparisons.OUR_ALGORITHMS[row.algorithm]
+        training = row.phase == "train"
+        counted.append(whole_model.macs(size, arithmetic.VOCABULARY, way, arithmetic.LENGTH, training=training))
+    return cells.assign(fvcore=counted, off=(cells["printed"] - counted).abs().round(2))
 
 
 def surplus(cells: pd.DataFrame) -> pd.DataFrame:

@@ -87,12 +87,11 @@ def measure(model: str, vocabulary: int, sequences: int, length: int, rounds: in
         for way, network, found in timed(phase, model, vocabulary, WAYS, sequences, length, rounds):
             peaks = timing.in_processes(peak, phase, model, vocabulary, way, sequences, length)
             gmacs = macs(model, vocabulary, way, length, training=training)
-            ways[way][phase] = found | {"gmacs": gmacs, "peak_mib": peaks}
+            found |= {"gmacs": gmacs, "peak_mib": peaks}
             if training:
                 inputs = batch(sequences, length, vocabulary, timing.place())
-                kept = timing.kept_for_backward(partial(network, **inputs), network.parameters())
-                ways[way][phase]["kept_mib"] = kept
-            ways[way]["parameters"] = architectures.parameter_count(network)
+                found["kept_mib"] = timing.kept_for_backward(partial(network, **inputs), network.parameters())
+            ways[way] |= {phase: found, "parameters": architectures.parameter_count(network)}
     return ways
 
 

@@ -62,12 +62,11 @@ def _of_table1(paper: Published, table1: pd.DataFrame) -> Values:
     accuracy, gtd, said = table1["Acc_RACE_Middle"], table1["GTD"], int(paper.claim("C23"))
     items = arithmetic.ITEMS["RACE_Middle"]
     fits = {n: sum(bool(arithmetic.grim(value, n)) for value in accuracy) for n in (said, items)}
-    high, low = (gtd.xs(name, level="algorithm") for name in ("High", "Low"))
     return {
         "counts": (len(accuracy), fits[said]),
         "all_counts": fits[items],
         "betweenness": (comparisons.over_original(table1)["BC"] < 0).sum(),
-        "same_gtd": (high == low).sum(),
+        "same_gtd": gtd.unstack("algorithm").eval("High == Low").sum(),
         "good": gtd.between(paper.claim("C30"), paper.claim("C31")).sum(),
     }
 
