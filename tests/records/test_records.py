@@ -33,6 +33,18 @@ def test_a_record_holds_what_architecture_promises_and_reads_back_the_same_undef
     assert found["metrics"] == {"nan": None, "inf": [None], "t": [1, 2], "n": 3}
 
 
+def test_a_processor_is_named_with_its_vector_set_and_alike_beside_an_early_record_without_one(monkeypatch):
+    name = records.device()["name"]
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "VSX")
+    assert name.rpartition(", ")[0] and records.device()["name"] == f"{name.rpartition(', ')[0]}, VSX"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    assert records.device()["name"] == "NVIDIA H200"
+    old, new, other = "AMD EPYC", "AMD EPYC, AVX2", "AMD EPYC, AVX512"
+    assert records.kinds([old, new, old, "AMD"]) == {old: old, new: old, "AMD": "AMD"}
+    assert records.kinds([old, new, other]) == {name: name for name in (old, new, other)}, "it may be either"
+
+
 def test_a_record_names_the_commit_at_which_its_run_began(monkeypatch, tmp_path):
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(paths, "root", lambda: tmp_path)
@@ -143,6 +155,14 @@ def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back_or_are_nam
      "tasks.race: .* 2 outcomes of 1436 items"),
     ("hops/12-hops-64-23", lambda found: found["multihop"][0]["curve"][0].pop("accuracy"),
      "multihop.0.curve.0.accuracy: Field required"),
+    ("hops/12-hops-64-23", lambda found: found["exam_recipe"]["pretrain"].update(steps="many"),
+     "exam_recipe.pretrain.steps: Input"),
+    ("laptop/04-pretrain-mini-high-42", lambda found: found["recipe"].update(wormup=3), "recipe.wormup: Extra inputs"),
+    ("laptop/04-pretrain-mini-high-42", lambda found: found["wikitext"].pop("config"), "wikitext.config: Field req"),
+    ("laptop/04-pretrain-mini-high-42", lambda found: found["size"].update(heads=4.5), "size.heads: Input"),
+    ("laptop/08-cost-mini", lambda found: found["lengths"][0]["peak_mib"].pop("low"), "lengths.0.peak_mib.low: Field"),
+    ("laptop/06-attention-mini-high-42-race", lambda found: found["matrices"]["raw"].update(gtd=[["a"]]),
+     "matrices.raw.gtd.*Input"),
 ])  # fmt: skip
 def test_a_number_that_is_missing_or_of_another_type_is_named_when_the_record_is_read(tmp_path, name, damage, said):
     record = json.loads((paths.root() / "data" / "results" / f"{name}.json").read_text())

@@ -3,44 +3,78 @@
 Scores are in percent, intervals of 95 %. `training_metrics` has what training leaves.
 """
 
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
-from saobp.study.records.training_metrics import Failure, Finished, Interval, Number, exact
+from saobp.study.records.training_metrics import Choice, Failure, Finished, Flow, Interval, Number, dumped, exact
 from saobp.study.setup.labels import ATTENTION_MEASURES, GRAPH_MEASURES
+from saobp.study.setup.recipes import Finetuning
+
+# of one matrix: measure -> (layer, head), across layers (layer); "by_layer" and "overall" -> measure -> mean
+Matrix = dict[str, list[list[Number]] | list[Number] | dict[str, list[Number] | Number]]
+
+
+class Scores(TypedDict, total=False):
+    """What answers to a task's items are worth."""
+
+    headline: float
+    metric: str
+    scores: dict[str, float]
+    items: int
+    interval: Interval
+    constant: bool
+
+
+class Floor(Scores, total=False):
+    """A bag of words' result, or the reason why it has none."""
+
+    reason: str
+    trained_on: int
+
+
+class FinetuneCheck(Flow):
+    """One check of a fine-tuning on its reported split."""
+
+    step: int
+    score: float
+
+
+class Epoch(TypedDict):
+    """The scores after an epoch."""
+
+    epoch: int
+    scores: dict[str, float]
+
+
+class NamedChoice(Choice):
+    """The precision too."""
+
+    name: Literal["fp32", "bf16"]
 
 
 @exact
-class Result(TypedDict, total=False):
+class Result(Scores, total=False):
     """One task's result, as `scoring.score_predictions` returns it, or why it has none."""
 
     failed: Failure
-    scores: dict[str, float]
-    headline: float
-    metric: str
-    items: int
-    interval: Interval
     chance: float
     majority: float
     below_chance: bool
-    constant: bool
     outcomes: list[float]
     outcomes_f1: list[float]
     outcomes_normalized: list[int]
     labels: list[float]
     by_hops: dict[str, list[float]]
-    floor: dict[str, Any]  # a bag of words' result, or the reason why it has none
+    floor: Floor
     epoch: int
     seconds: float
-    curve: list[dict[str, Any]]
-    epochs: list[dict[str, Any]]
-    attention: dict[str, Any]
-    configuration: dict[str, Any]
-    losses: list[float]
-    tokens: int
-    precision: dict[str, Any]
+    curve: list[FinetuneCheck]
+    epochs: list[Epoch]
+    attention: Flow
+    configuration: dumped(Finetuning)
+    precision: NamedChoice
 
 
 SCORED = {"headline", "scores", "outcomes", "interval", "metric", "items"}  # what every result has
@@ -64,6 +98,16 @@ class FinetuneMetrics(TypedDict):
     tasks: dict[str, CheckedResult]
 
 
+class Leak(TypedDict):
+    """What a decoder gains by looking ahead: losses in nats per token, and their difference."""
+
+    full_pass: float
+    prefixes: float
+    leak: float
+    by_block: list[float]
+    by_position: NotRequired[list[float]]
+
+
 @exact
 class DecoderMetrics(Finished):
     """Stage `decoder`."""
@@ -74,7 +118,7 @@ class DecoderMetrics(Finished):
     context: int
     tokens_trained: int
     tasks: dict[str, CheckedResult]
-    leak: dict[str, Any]
+    leak: Leak
 
 
 class Mean(TypedDict):
@@ -99,7 +143,7 @@ class AttentionMetrics(TypedDict):
     means: Means
     changes: dict[str, dict[str, Number]]  # measure -> softmax, refined, change, low, high, samples, undefined
     graph: dict[str, list[Number]]  # measure -> a number a head and text
-    matrices: dict[str, dict[str, Any]]  # "raw" or "refined" -> measure -> (layer, head); by_layer; overall
+    matrices: dict[Literal["raw", "refined"], Matrix]
     nan: dict[str, dict[str, int]]  # matrix -> measure -> undefined numbers
     samples: int
     tokens: int
@@ -144,6 +188,24 @@ class Way(TypedDict, total=False):
     parameters: int
 
 
+class Length(TypedDict):
+    """One way to attend at one length; ratios to the first way."""
+
+    length: int
+    way: str
+    median_ms: float
+    quartiles_ms: Interval
+    fastest_ms: float
+    ratio: float
+    ratio_quartiles: Interval
+    ratio_of_fastest: NotRequired[float]
+    rounds: int
+    ratio_to_sdpa: Middle
+    ratio_to_materialised: NotRequired[Middle]
+    kernel: str
+    peak_mib: Middle
+
+
 @exact
 class CostMetrics(TypedDict):
     """Stages `cost` and `alternations`: times of each way to attend, and their ratios."""
@@ -155,7 +217,7 @@ class CostMetrics(TypedDict):
     repeats: int
     ways: dict[str, Way]
     processes: NotRequired[int]
-    lengths: NotRequired[list[dict[str, Any]]]
+    lengths: NotRequired[list[Length]]
 
 
 class Point(TypedDict):
@@ -178,3 +240,5 @@ class UntrainedMetrics(Result, total=False):
     one_layer: list[Point]
     pairs: int
     texts: int
+    losses: list[float]
+    tokens: int

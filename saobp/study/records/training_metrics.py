@@ -3,21 +3,39 @@
 Losses are in nats per token, intervals of 95 %, seconds those of training. `evaluation_metrics` has the other stages.
 """
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, get_type_hints
 
 from annotated_types import Len
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
+
+from saobp.study.setup.recipes import MultiHop, Pretraining
+from saobp.study.setup.sizes_and_strengths import Size
+from saobp.study.setup.typed_by_hand import Strict
 
 exact = with_config(ConfigDict(extra="forbid", strict=True))  # the form, and what it is made of
 Number = float | None  # None where it is undefined
 Interval = Annotated[list[Number], Len(2, 2)]
 
 
+def dumped(model: type[Strict], **own: Any) -> Any:
+    """Return the form of a model's `model_dump`: its fields, which a record from before one was there may lack.
+
+    `own`: forms of the fields that are models themselves.
+    """
+    forms = {name: field.rebuild_annotation() for name, field in model.model_fields.items()}
+    return TypedDict(model.__name__, forms | own, total=False)
+
+
+Recipe = dumped(Pretraining)
+ExamRecipe = dumped(MultiHop, pretrain=Recipe)
+Shape = TypedDict("Shape", get_type_hints(Size))  # `asdict` of it
+
+
 class Device(TypedDict):
     """What did the work."""
 
-    name: str  # the processor's or the GPU's
+    name: str  # the GPU's, or the processor's with its vector set ("AMD EPYC, AVX2"), which early records lack
     threads: int
     precision: Literal["fp32", "bf16"] | None  # of training; None where nothing was trained
 
@@ -29,16 +47,28 @@ class Failure(TypedDict):
     message: str  # with what is left and what to do
 
 
-class Check(TypedDict):
-    """One check of pretraining on held-out text; of attention a number a layer."""
+class Flow(TypedDict):
+    """The attention of a few texts: a number a layer, and GTD across layers."""
+
+    entropy: list[Number]
+    gtd: list[Number]
+    cross_layer_gtd: Number
+
+
+class Check(Flow):
+    """One check of pretraining on held-out text."""
 
     step: int
     loss: Number
     perplexity: Number
-    entropy: list[Number]
-    gtd: list[Number]
-    cross_layer_gtd: Number
     seconds: float
+
+
+class Choice(TypedDict):
+    """Why a model trained in its precision: `training.precision.Precision`."""
+
+    reason: str
+    seconds: dict[str, float]
 
 
 class Sitting(TypedDict):
@@ -48,7 +78,7 @@ class Sitting(TypedDict):
     commit: str
     device: Device
     started: str
-    chosen: NotRequired[dict[str, Any]]  # why this precision: `precision.Choice`
+    chosen: NotRequired[Choice]
 
 
 class Trained(TypedDict):
@@ -72,14 +102,26 @@ class Finished(Trained):
     tokens: int
 
 
+class Wikitext(TypedDict):
+    """A trained model on WikiText-103."""
+
+    perplexity: Number
+    perplexity_interval: Interval
+    sequences: int
+    tokens: int
+    split: str
+    config: str
+    note: str
+
+
 @exact
 class PretrainMetrics(Finished):
     """Stage `pretrain`."""
 
     parameters_trained: int
-    recipe: dict[str, Any]
-    size: dict[str, Any]
-    wikitext: dict[str, Any] | None
+    recipe: Recipe
+    size: Shape
+    wikitext: Wikitext | None
 
 
 class Branch(Trained):
@@ -91,6 +133,15 @@ class Branch(Trained):
     held_out: Number
 
 
+class BranchPlan(TypedDict):
+    """What its plan says of a trunk and its branches: `branched.Branched`."""
+
+    arms: list[str]
+    below: float
+    every: int
+    steps: int
+
+
 @exact
 class BranchedMetrics(TypedDict):
     """Stage `branched`."""
@@ -98,8 +149,8 @@ class BranchedMetrics(TypedDict):
     start: int
     trunk: Trained
     branches: list[Branch]
-    recipe: NotRequired[dict[str, Any]]
-    plan: NotRequired[dict[str, Any]]
+    recipe: NotRequired[Recipe]
+    plan: NotRequired[BranchPlan]
 
 
 class ExamCheck(TypedDict):
@@ -132,7 +183,7 @@ class HopsMetrics(TypedDict):
     """Stage `hops`."""
 
     multihop: list[ExamRun]
-    exam_recipe: dict[str, Any]
+    exam_recipe: ExamRecipe
 
 
 class FollowedCheck(TypedDict):
@@ -160,18 +211,28 @@ class FollowedRun(TypedDict):
     precision: NotRequired[str | None]
 
 
+class Token(TypedDict):
+    """What the step moves off a token: mean column sums."""
+
+    token: str
+    before: float
+    after: float
+    change: float
+    count: int
+
+
 @exact
 class BeyondMetrics(TypedDict):
     """Stage `beyond`: rounds of messages, strengths, larger encoders and the exam."""
 
-    recipe: dict[str, Any]
-    exam_recipe: dict[str, Any] | None
+    recipe: Recipe
+    exam_recipe: ExamRecipe | None
     rounds: list[dict[str, Number]]
     one_round: dict[str, list[dict[str, Number]]]
     heads: list[dict[str, Number]]
-    tokens: list[dict[str, Any]]
+    tokens: list[Token]
     strengths: list[FollowedRun]
     larger: list[FollowedRun]
     multihop: list[ExamRun]
     paths: dict[str, list[str]]  # hops -> the path of relations of each story
-    public: NotRequired[list[dict[str, Any]]]
+    public: NotRequired[list[dict[str, Number]]]
