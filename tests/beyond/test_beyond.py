@@ -192,18 +192,31 @@ def test_every_algorithm_of_the_tracked_study_knows_one_hop_and_had_the_same_ste
         assert {found["curve"][-1]["step"] for found in run["metrics"]["multihop"]} == {4000}
 
 
+# Sums in another order, by another vector set or by later code, move a loss in its eighth digit, until step 1000 by less
+# than 1e-6 nats, from 1700 on by up to 0.04. λ = 0.21 for 0.2 moves it by 1e-4 before the first step, by 0.03 at 1000.
+EARLY, ROUNDING = 1000, 1e-5
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["original", "high"])
 def test_a_tracked_encoder_trained_again_on_its_own_kind_of_processor_gives_the_same_numbers(tmp_path, algorithm):
     (tracked,) = records.select(records.load(paths.results("stories")), "beyond")
     wanted, runs = (2, algorithm, 0), tracked["metrics"]["multihop"]
     kept = next(run for run in runs if (run["layers"], run["algorithm"], run["seed"]) == wanted)
-    if kept["device"]["name"] != records.device()["name"]:
+    name, here = kept["device"]["name"], records.device()["name"]
+    if records.kinds([name, here])[here] != name:
         pytest.skip("trained on another processor, which computes otherwise (data/results/repeats.csv)")
     again = multihop.run(load_study("stories").multihop, *wanted, tmp_path)
-    assert again["outcomes"] == kept["outcomes"], "every answer of the exam"
-    before, after = ([(point["step"], point["loss"]) for point in run["curve"]] for run in (kept, again))
-    assert after == before
+    before, after = ({point["step"]: point["loss"] for point in run["curve"]} for run in (kept, again))
+    if name == here:
+        assert again["outcomes"] == kept["outcomes"], "every answer of the exam"
+        assert after == before
+    else:  # the record does not tell its vector set
+        known = [hops for hops, right in kept["outcomes"].items() if all(right)]
+        assert all(again["outcomes"][hops] == kept["outcomes"][hops] for hops in known) and len(known) >= 2
+        early = [step for step in before if step <= EARLY]
+        assert after.keys() == before.keys() and len(early) == 11
+        assert [after[step] for step in early] == pytest.approx([before[step] for step in early], rel=0, abs=ROUNDING)
 
 
 def test_a_true_difference_is_found_and_none_between_equals():

@@ -53,6 +53,9 @@ def test_a_size_is_compared_over_its_pairs_of_seeds_with_the_interval_of_student
     failed = [run("mini", 0.2, 4, None), run("mini", 0.0, 4, 9.0), run("medium", 0.0, 1, 2.0)]
     apart = [run("small", level, 5, 2.0, device=f"{level}") for level in (0.0, 0.08)]  # kinds of processor
     assert strengths.gaps([*RUNS, *failed, *apart]).equals(strengths.gaps(RUNS))
+    told = [one | {"device": {**one["device"], "name": "AMD EPYC, AVX2"}} for one in RUNS[1:]]
+    early = [RUNS[0] | {"device": {**RUNS[0]["device"], "name": "AMD EPYC"}}]  # without its vector set
+    assert strengths.gaps([*early, *told]).equals(strengths.gaps(RUNS))
     assert strengths.gaps([]).empty
     assert strengths.gaps([run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]).empty, "of two seeds"
 

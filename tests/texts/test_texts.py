@@ -1,5 +1,6 @@
 """README and the other pages: every number comes from code, every link leads somewhere, outcomes follow the plan."""
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -247,6 +248,17 @@ def test_a_second_score_counts_only_where_a_pair_is_of_unlike_machines(monkeypat
     more = table.iloc[[0]].assign(run="13-retrofit-minilm-high-mrpc-8", second=0.0, second_processor="another")
     monkeypatch.setattr(tracked, "repeated_scores", lambda: pd.concat([table, more]))
     assert repr(public_encoder.on_one_machine()) == repr(first)  # by == two NaN differ from Python 3.13 on
+
+
+def test_a_run_that_tells_its_vector_set_beside_early_ones_is_of_no_other_machine(monkeypatch):
+    early = {name: json.dumps(tracked.study(name)) for name in ("retrofit", "hops")}
+    told = {name: json.loads(text.replace('"AMD EPYC"', '"AMD EPYC, AVX2"', 1)) for name, text in early.items()}
+    assert all(json.dumps(told[name]) != text for name, text in early.items())
+    before = public_encoder.runs()["machine"]
+    monkeypatch.setattr(tracked, "study", told.get)
+    assert public_encoder.runs.__wrapped__()["machine"].equals(before)
+    monkeypatch.setattr(exam, "runs", exam.runs.__wrapped__)
+    assert exam.processors(32) == exam.processors(128) == "AMD EPYC"
 
 
 @pytest.mark.parametrize(

@@ -405,6 +405,8 @@ def test_pairs_measured_on_two_machines_are_left_out_beside_the_number_that_has_
     assert (every.estimate, every.n, every.aside) == (pytest.approx(-0.4), 4, False)
     assert (alike.estimate, alike.n, alike.without) == (pytest.approx(-0.2), 3, attention.TWO_MACHINES) and alike.aside
     assert len([*attention.gap(studies_of(narrow=runs[:3] + runs[4:7]), {"": "sparsity"})]) == 1
+    told = [*runs[:7], run("high", 3, 0.4, "A, AVX2")]
+    assert len([*attention.gap(studies_of(narrow=told), {"": "sparsity"})]) == 1, "no other machine than an early one"
     runs += [run(side, seed, 0.5, "A", "squad") for side in ("original", "high") for seed in range(4)]
     _, alike = attention.gap(studies_of(narrow=runs), {"": "sparsity"})
     assert set(alike.records) == {one["name"] for one in runs if one["parameters"]["seed"] != 3}, "no run of that seed"

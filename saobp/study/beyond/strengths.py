@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from saobp.study.records import kinds
 from saobp.study.setup.sizes_and_strengths import SIZES, strength_of
 from saobp.study.statistics import holm, mean_interval
 
@@ -16,8 +17,9 @@ RECIPE = ["model", "learning_rate", "precision"]  # of larger models
 
 def sweep(runs: Sequence[Run]) -> pd.DataFrame:
     """Return the end of each run that did not fail: strength, seed, processor, loss, accuracy (0 to 1), shapes."""
+    kind = kinds(run["device"]["name"] for run in runs)
     ends = [
-        {"strength": run["strength"], "seed": run["seed"], "processor": run["device"]["name"], **run["curve"][-1]}
+        {"strength": run["strength"], "seed": run["seed"], "processor": kind[run["device"]["name"]], **run["curve"][-1]}
         for run in runs
         if run["curve"]
     ]
@@ -70,8 +72,10 @@ def pairs(runs: Sequence[Run], read: Callable[[Run], float] = end) -> pd.DataFra
     Columns: `RECIPE` (learning_rate NaN and precision "": the study's), seed, processor, plain and refined (by `read`).
     """
     key, ended = [*RECIPE, "seed", "processor"], [run for run in runs if run["curve"]]
+    kind = kinds(run["device"]["name"] for run in ended)
     rows = [
-        (*map(run.get, RECIPE), run["seed"], run["device"]["name"], run["strength"] > 0, read(run)) for run in ended
+        (*map(run.get, RECIPE), run["seed"], kind[run["device"]["name"]], run["strength"] > 0, read(run))
+        for run in ended
     ]
     frame = pd.DataFrame(rows, columns=[*key, "refined", "value"]).astype({"learning_rate": float})
     frame["precision"] = frame["precision"].fillna("")

@@ -1,6 +1,6 @@
 """What a run leaves: one JSON, its form, and how it is made, written and read."""
 
-from saobp.study.records.reading import RecordError, hashes, load, move_answers, read, select
+from saobp.study.records.reading import RecordError, hashes, kinds, load, move_answers, read, select
 from saobp.study.records.writing import IDENTITY, PRETRAINED, Run, as_text, commit, device, finite
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "device",
     "finite",
     "hashes",
+    "kinds",
     "load",
     "move_answers",
     "read",

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,17 @@ def select(records: Iterable[Record], stage: str | None = None, **parameters: An
     """Keep the records of a stage whose parameters have the given values."""
     found = [record for record in records if stage in (None, record["stage"])]
     return [one for one in found if all(one["parameters"].get(key) == value for key, value in parameters.items())]
+
+
+def kinds(names: Iterable[str]) -> dict[str, str]:
+    """Map each name of a device to the kind that computes alike: itself.
+
+    Beside "AMD EPYC", as early records have it, the only name with a vector set, "AMD EPYC, AVX2", is of that kind.
+    """
+    every = set(names)
+    early = {name: name.rpartition(", ")[0] for name in every}
+    sets = Counter(early.values())
+    return {name: short if short in every and sets[short] == 1 else name for name, short in early.items()}
 
 
 def move_answers(record: dict[str, Any], path: Path) -> dict[str, Any]:

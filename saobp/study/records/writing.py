@@ -99,11 +99,15 @@ def commit() -> str:
 
 
 def device(precision: str | None = None) -> Device:
-    """Describe what does the work: the processor's or GPU's name, the threads in use and the precision of training."""
+    """Describe what does the work: its name, the threads in use and the precision of training.
+
+    A processor is named with the vector set that torch computes by, on which the last digits depend.
+    """
     import torch
 
     info = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
     known = re.search(r"^model name\s*: (.*)", info, re.MULTILINE)
     name = known[1] if known else platform.processor() or platform.machine()
+    name = f"{name}, {torch.backends.cpu.get_cpu_capability()}"
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else name
     return {"name": name, "threads": torch.get_num_threads(), "precision": precision}

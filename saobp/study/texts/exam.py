@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from saobp.study.beyond import accuracy_by_hops
-from saobp.study.records import tracked
+from saobp.study.records import kinds, tracked
 from saobp.study.setup.studies import EXAM, FRESH_EXAM
 from saobp.study.statistics import Estimate, mean_interval
 
@@ -19,6 +19,13 @@ def runs(study: str = EXAM, width: int = accuracy_by_hops.WIDTH) -> list[dict[st
     planned = accuracy_by_hops.planned(tracked.select(study, "hops"), width)
     read = planned if study == FRESH_EXAM else tracked.select(study, "beyond")
     return [run for record in read for run in record["metrics"]["multihop"]]
+
+
+def processors(width: int) -> str:
+    """Name the kinds of processor on which the planned study's encoders of a width were trained."""
+    planned = [run for record in tracked.metrics(FRESH_EXAM, "hops") for run in record["multihop"]]
+    kind = kinds(run["device"]["name"] for run in planned)
+    return " and ".join(sorted({kind[run["device"]["name"]] for run in runs(FRESH_EXAM, width)}))
 
 
 @cache

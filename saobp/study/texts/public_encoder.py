@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from saobp.study.beyond import plan
-from saobp.study.records import tracked
+from saobp.study.records import kinds, tracked
 from saobp.study.setup import labels
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.studies import PUBLIC_ENCODER
@@ -25,12 +25,13 @@ def runs() -> pd.DataFrame:
     score (percent) after the last epoch, "epoch 1" after the first; floor: a bag of words' score; majority: that of
     the most frequent answer; constant: whether it gives one answer to all items.
     """
-    rows = []
-    for run in tracked.select(PUBLIC_ENCODER, "retrofit"):
+    rows, tuned = [], tracked.select(PUBLIC_ENCODER, "retrofit")
+    kind = kinds(run["device"]["name"] for run in tuned)
+    for run in tuned:
         given, metrics, device = run["parameters"], run["metrics"], run["device"]
         if "failed" not in metrics:
             named = {key: given[key] for key in ("arm", "task", "seed")}
-            named |= {"run": run["name"], "machine": (device["name"], device["precision"])}
+            named |= {"run": run["name"], "machine": (kind[device["name"]], device["precision"])}
             scores = [epoch["scores"][TASKS[given["task"]].headline] for epoch in metrics["epochs"]]
             named |= {f"epoch {n}": score for n, score in enumerate(scores, 1)} | {"score": metrics["headline"]}
             beside = {key: metrics[key] for key in ("majority", "constant")}

@@ -8,6 +8,7 @@ from math import nan
 import numpy as np
 from scipy import stats
 
+from saobp.study.records import kinds
 from saobp.study.records.schema import Record
 from saobp.study.setup import labels
 from saobp.study.setup.tasks_and_metrics import TASKS
@@ -64,7 +65,8 @@ def _on_two_machines(studies: Studies, sides: Sequence[str]) -> dict[int, str]:
         for run in runs:
             if (given := run["parameters"])["algorithm"] in sides:
                 pairs[study, given["model"], given["task"], given["seed"]].append(run)
-    split = (kept for kept in pairs.items() if len({run["device"]["name"] for run in kept[1]}) > 1)
+    machines = {key: set(kinds(run["device"]["name"] for run in own).values()) for key, own in pairs.items()}
+    split = ((key, own) for key, own in pairs.items() if len(machines[key]) > 1)
     return {id(run): study for (study, *_), runs in split for run in runs}
 
 
