@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from math import sqrt
 
 import numpy as np
 
@@ -35,7 +36,11 @@ def paired_difference(ours: Rows, theirs: Rows, labels: np.ndarray | None = None
         parts, drawn = [left, -right], np.vstack([over, -others])
     value, seeds = float(sum(part.mean() for part in parts)), min(map(len, parts))
     shared, least = _errors(drawn, labels, [len(part) for part in parts])
-    error = Error.of(*_between(parts), shared, least=least)
+    spread, freedom = 0.0, 1  # of a seed on each side
+    if known := [part for part in parts if len(part) > 1]:
+        spread = sum((part if len(part) > 1 else known[0]).var(ddof=1) / len(part) for part in parts)
+        freedom = min(map(len, known)) - 1
+    error = Error.of(sqrt(spread), freedom, shared, least=least)
     sign_test = min(1.0, 2 * 0.5 ** items[0]) if value else 1.0
     return replace(Estimate.of(value, error, seeds, items[0]), over_items=(shared, least), sign_test=sign_test)
 
@@ -76,15 +81,6 @@ def _weighted(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     spread = np.sqrt((weights @ x**2 - mean_x**2).clip(0) * (weights @ y**2 - mean_y**2).clip(0))
     covariance = weights @ (x * y) - mean_x * mean_y
     return np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 1e-12)
-
-
-def _between(parts: Sequence[np.ndarray]) -> tuple[float, int]:
-    """The error that seeds give a difference of means, and its degrees of freedom; none for one seed each."""
-    known = [part for part in parts if len(part) > 1]
-    if not known:
-        return 0.0, 1
-    spread = ((part if len(part) > 1 else known[0]).var(ddof=1) / len(part) for part in parts)
-    return float(np.sqrt(sum(spread))), min(map(len, known)) - 1
 
 
 def _errors(drawn: np.ndarray, labels: np.ndarray | None, sides: Sequence[int]) -> tuple[float, float]:

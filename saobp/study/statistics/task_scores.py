@@ -99,19 +99,19 @@ def by_pretraining(runs: list[Score]) -> list[Score]:
 
     Runs from one checkpoint are no independent runs: with several checkpoints, these are what counts.
     """
-    groups = defaultdict(list)
+    groups, merged = defaultdict(list), []
     for run in runs:
         groups[run.key[0]].append(run)
-    return [_merged(group) for group in groups.values()] if 1 < len(groups) < len(runs) else runs
-
-
-def _merged(group: list[Score]) -> Score:
-    first, value = group[0], float(np.mean([run.value for run in group]))
-    own = {"answers": None, "labels": None}
-    if same_items(group):
-        found = [run.answers for run in group]
-        own = {"answers": np.mean(found, axis=0) if first.labels is None else np.vstack(found)}
-    return replace(first, value=value, key=(first.key[0], None), constant=any(run.constant for run in group), **own)
+    if not 1 < len(groups) < len(runs):
+        return runs
+    for seed, group in groups.items():
+        own = {"answers": None, "labels": None}
+        if same_items(group):
+            found = [run.answers for run in group]
+            own = {"answers": np.mean(found, axis=0) if group[0].labels is None else np.vstack(found)}
+        own |= {"value": float(np.mean([run.value for run in group])), "constant": any(run.constant for run in group)}
+        merged.append(replace(group[0], key=(seed, None), **own))
+    return merged
 
 
 def same_items(runs: list[Score]) -> bool:
