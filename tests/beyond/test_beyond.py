@@ -192,7 +192,7 @@ def test_every_algorithm_of_the_tracked_study_knows_one_hop_and_had_the_same_ste
         assert {found["curve"][-1]["step"] for found in run["metrics"]["multihop"]} == {4000}
 
 
-# Sums in another order, by another vector set or by later code, move a loss in its eighth digit, until step 1000 by less
+# Sums in another order, by another vector set or later code, move a loss in its eighth digit, until step 1000 by less
 # than 1e-6 nats, from 1700 on by up to 0.04. λ = 0.21 for 0.2 moves it by 1e-4 before the first step, by 0.03 at 1000.
 EARLY, ROUNDING = 1000, 1e-5
 
