@@ -67,6 +67,12 @@ def test_a_wrong_parameter_is_one_line_before_anything_runs(tmp_path, capsys, st
     assert said in refused(capsys, path, tmp_path / "out.ipynb", *words.split())
 
 
+def test_an_error_without_words_is_told_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(nbformat, "read", lambda *_, **__: (_ for _ in ()).throw(MemoryError()))
+    with pytest.raises(ValueError, match=r"99-try.ipynb: no notebook with parameters \(MemoryError\)"):
+        execution.declared_parameters(notebook(tmp_path))
+
+
 def test_what_is_no_notebook_and_a_folder_in_the_place_of_the_output_are_named(tmp_path, capsys):
     output = tmp_path / "out.ipynb"
     assert "no.ipynb: no such notebook" in refused(capsys, tmp_path / "no.ipynb", output)

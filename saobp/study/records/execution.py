@@ -36,7 +36,7 @@ def declared_parameters(notebook: Path) -> dict[str, Any]:
     except StopIteration:
         reason = "it has no cell tagged 'parameters'"
     except Exception as error:  # no file, no JSON, none of a notebook, or a cell that is no Python
-        reason = str(error).splitlines()[0]
+        reason = str(error).partition("\n")[0] or type(error).__name__
     raise ValueError(f"{notebook}: no notebook with parameters ({reason})")
 
 
