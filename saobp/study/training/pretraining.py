@@ -125,9 +125,10 @@ def metrics(
 
 
 def on_wikitext(study: Study, model: str, network: nn.Module, tokenizer: Any, source: Source) -> dict[str, Any]:
-    """Return a network's perplexity on WikiText-103, measured as on the held-out text; empty where there is none.
+    """Return a network's perplexity on WikiText-103, measured as on the held-out text, under "wikitext".
 
-    Raises DataError if it cannot be read; with a token file, whose machine may lack text and network, that is none.
+    It is None where there is no such text. Raises DataError if it cannot be read; with a token file, whose machine may
+    lack text and network, that is none.
     """
     recipe, given = study.recipe(model), {"split": "validation", "limit_tokens": WIKITEXT_TOKENS}
     for config in WIKITEXT_CONFIGS:
@@ -135,7 +136,7 @@ def on_wikitext(study: Study, model: str, network: nn.Module, tokenizer: Any, so
             blocks = corpora.token_blocks(source, {f"{WIKITEXT}:{config}": 1.0}, tokenizer, recipe.length, **given)
             break
     else:
-        return {}
+        return {"wikitext": None}
     measure = HeldOut(blocks, batches(tokenizer, recipe.masking, 0), len(blocks), recipe.batch)
     about = {"tokens": blocks.tokens, "split": given["split"], "config": config, "note": blocks.splits[0]["note"]}
     return {"wikitext": measure.perplexity_by_sequence(network) | about}
