@@ -34,6 +34,7 @@ def test_a_record_holds_what_architecture_promises_and_reads_back_the_same_undef
 
 
 def test_a_processor_is_named_with_its_vector_set_and_alike_beside_an_early_record_without_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     name = records.device()["name"]
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "VSX")
     assert name.rpartition(", ")[0] and records.device()["name"] == f"{name.rpartition(', ')[0]}, VSX"
