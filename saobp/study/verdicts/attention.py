@@ -60,14 +60,15 @@ def gap(
 
 def _on_two_machines(studies: Studies, sides: Sequence[str]) -> dict[int, str]:
     """Return the study of each run, by identity, whose partner on the other side was measured on another machine."""
-    pairs = defaultdict(list)
+    pairs, machines = defaultdict(list), defaultdict(set)
     for study, runs in studies.of("attention").items():
+        kind = kinds(run["device"]["name"] for run in runs)
         for run in runs:
             if (given := run["parameters"])["algorithm"] in sides:
-                pairs[study, given["model"], given["task"], given["seed"]].append(run)
-    machines = {key: set(kinds(run["device"]["name"] for run in own).values()) for key, own in pairs.items()}
-    split = ((key, own) for key, own in pairs.items() if len(machines[key]) > 1)
-    return {id(run): study for (study, *_), runs in split for run in runs}
+                pair = study, given["model"], given["task"], given["seed"]
+                pairs[pair].append(run)
+                machines[pair].add(kind[run["device"]["name"]])
+    return {id(run): pair[0] for pair, own in pairs.items() if len(machines[pair]) > 1 for run in own}
 
 
 def top_two(studies: Studies) -> Iterator[Measurement]:
