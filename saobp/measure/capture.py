@@ -127,7 +127,7 @@ def _chunks(batches: Iterable[Batch], samples: int, model: nn.Module) -> Iterato
     """Group batches into parts of at least `samples` sequences; with each comes its first sample's number.
 
     Only what the model reads is kept of a batch, as rows of tokens whatever stood before the last axis. ValueError for
-    what the model takes beside, and what may change its attention.
+    anything else that it takes and that may change its attention.
     """
     forward = getattr(model, "base_model", model).forward
     others = set(signature(forward).parameters) - {*INPUTS, PIXELS, *OF_A_CALL}

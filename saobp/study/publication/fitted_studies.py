@@ -95,6 +95,8 @@ def fitted(
 ) -> Study:
     """Return a study whose schedule for a model fits its minutes, since it `began`; of the `first` what follows, too.
 
+    Of that time `unpacking` the token file took so many seconds, which an error tells.
+
     High, which takes longest, is timed whatever the row: the rows of a size have the same steps.
     """
     tokenizer, text, _ = pretraining.texts(study, model, source)

@@ -77,9 +77,10 @@ def select(records: Iterable[Record], stage: str | None = None, **parameters: An
 
 
 def kinds(names: Iterable[str]) -> dict[str, str]:
-    """Map each name of a device to the kind that computes alike: itself.
+    """Map each name of a device to its kind, whose members compute alike: the name itself, but for early records.
 
-    Beside "AMD EPYC", as early records have it, the only name with a vector set, "AMD EPYC, AVX2", is of that kind.
+    These lack the vector set. Beside "AMD EPYC" the only name that adds one, "AMD EPYC, AVX2", is of the kind
+    "AMD EPYC"; of two that do, "AMD EPYC" may be either, and all three are kinds.
     """
     every = set(names)
     early = {name: name.rpartition(", ")[0] for name in every}

@@ -21,7 +21,7 @@ Interval = Annotated[list[Number], Len(2, 2)]
 def dumped(model: type[Strict], **own: Any) -> Any:
     """Return the form of a model's `model_dump`: its fields, which a record from before one was there may lack.
 
-    `own`: forms of the fields that are models themselves.
+    A key that is no field any more is refused. `own`: forms of the fields that are models themselves.
     """
     forms = {name: field.rebuild_annotation() for name, field in model.model_fields.items()}
     return TypedDict(model.__name__, forms | own, total=False)
