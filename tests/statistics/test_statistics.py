@@ -67,12 +67,15 @@ def test_seeds_that_agree_by_chance_do_not_make_a_difference_sure(seeds):
     assert few <= 2  # 0.3 are to be expected
 
 
-def test_a_side_of_one_seed_is_given_the_spread_of_the_other():
+def test_a_side_of_one_seed_is_given_the_spread_of_the_other_and_of_two_sides_the_smaller_says_how_sure_it_is():
     random, alarms = np.random.default_rng(4), 0
     for _ in range(200):
         one, many = (outcomes(seeds, 400, 0, random, seed_spread=0.15) for seeds in (1, 5))
         alarms += paired_difference(one, many).p < 0.05
     assert alarms / 200 < 0.1
+    spreads = [np.var([row.mean() for row in side], ddof=1) / len(side) for side in (many, many[:2])]
+    (error, freedom), *_ = paired_difference(many, many[:2]).error.parts
+    assert (error, freedom) == (pytest.approx(sqrt(sum(spreads))), 1), "of both sides, as sure as the smaller"
 
 
 def test_paired_correlations_agree_with_pearson_and_find_the_better_predictor():
