@@ -134,6 +134,8 @@ class Mean(TypedDict):
 # those of the refined matrix
 Means = TypedDict("Means", dict.fromkeys((*ATTENTION_MEASURES, *GRAPH_MEASURES), Mean))
 
+Matrices = TypedDict("Matrices", dict.fromkeys(("raw", "refined"), Matrix))  # before the step and after it
+
 
 @exact
 class AttentionMetrics(TypedDict):
@@ -143,7 +145,7 @@ class AttentionMetrics(TypedDict):
     means: Means
     changes: dict[str, dict[str, Number]]  # measure -> softmax, refined, change, low, high, samples, undefined
     graph: dict[str, list[Number]]  # measure -> a number a head and text
-    matrices: dict[Literal["raw", "refined"], Matrix]
+    matrices: Matrices
     nan: dict[str, dict[str, int]]  # matrix -> measure -> undefined numbers
     samples: int
     tokens: int
