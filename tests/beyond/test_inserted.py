@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from scipy.stats import spearmanr
 
 import saobp
@@ -103,3 +104,19 @@ def test_a_decoder_that_is_not_there_is_one_line_with_what_brings_it(monkeypatch
     monkeypatch.setattr(inserted, "WEIGHTS", "nowhere/*.gguf")
     with pytest.raises(FileNotFoundError, match="nowhere/.*CONTRIBUTING.md"):
         inserted.opened()
+
+
+def test_the_command_keeps_the_encoder_s_record_where_the_decoder_is_not_there_and_says_so_in_one_line(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(inserted, "WEIGHTS", "nowhere/*.gguf")
+    monkeypatch.setattr(inserted, "run", lambda study, path, folder: path.write_text("the encoder's"))
+    (tmp_path / "records").mkdir()
+    command = plan.command("retrofit-untrained", inserted.Untrained, inserted.records_of)
+    encoder = tmp_path / "records" / "13-retrofit-untrained-minilm.json"
+    for asked, code in (["--only", "minilm"], 0), ([], 1):
+        encoder.unlink(missing_ok=True)
+        told = CliRunner().invoke(command, ["--out", str(encoder.parent), *asked])
+        assert (told.exit_code, len(told.output.splitlines())) == (code, code)
+    assert told.output.startswith("Error: nowhere/*.gguf: not there") and encoder.read_text() == "the encoder's"
+    assert [*encoder.parent.iterdir()] == [encoder]

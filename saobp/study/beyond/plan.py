@@ -149,18 +149,18 @@ def share(planned: Iterable[Entry], out: Path) -> None:
     """Make every record that is not in `out` yet; several processes share the work, one record each at a time.
 
     A process that dies leaves its record to the next. Raises click's error, one line, for a record that cannot be read
-    or tells another recipe.
+    or tells another recipe, and for what a run refuses or lacks; records that were made before it stay.
     """
     for name, make, recipe in planned:
         path, folder = out / f"{name}.json", paths.own_folder(out.parent / "work" / name)
         with contextlib.suppress(Timeout), FileLock(folder / ".lock", timeout=0):
-            if not path.exists():
-                make(path, folder)
-                continue
             try:
+                if not path.exists():
+                    make(path, folder)
+                    continue
                 told = records.read(path)["metrics"]
-            except records.RecordError as error:
-                raise click.ClickException(str(error)) from None
+            except (OSError, ValueError) as error:
+                raise click.ClickException(str(error)) from error
             if _differ(told, to_jsonable_python(recipe)):
                 said = "was made by another recipe than the plan's: remove it, or give another --out"
                 raise click.ClickException(f"{path}: {said}")
