@@ -69,6 +69,13 @@ def test_the_method_and_the_story_world_import_nothing_of_the_study():
     assert [(one, other) for one in outside for other in outside[one] if other.startswith("saobp.study")] == []
 
 
+def test_what_is_run_and_recorded_imports_nothing_of_what_is_made_from_records():
+    made = {f"saobp.study.{name}" for name in ("tables", "figures", "verdicts", "texts", "publication")}
+    assert made <= {room(name) for name in GRAPH}
+    recorded = {name: others for name, others in GRAPH.items() if room(name) not in made}
+    assert [(one, other) for one in recorded for other in recorded[one] if room(other) in made] == []
+
+
 def constants(path):
     """name and value of every constant of a module that is written out, as in `LEVEL = 0.05`."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
