@@ -127,7 +127,8 @@ def fresh(count: int, function: Callable[..., float], *given: object) -> list[fl
     """Call a function of a module in so many fresh processes side by side: what this one has freed hides a peak.
 
     They fork from a server that has imported torch and started no threads, and work on one thread. Their malloc (glibc)
-    returns freed blocks of a page or more to the system; new processes take the place of a server that began without.
+    returns freed blocks of a page or more to the system. Where the server began before that was set, new processes are
+    spawned instead of forked.
     """
     os.environ.setdefault(RETURNED, str(resource.getpagesize()))  # read when a process starts that is no fork
     context = multiprocessing.get_context("forkserver")

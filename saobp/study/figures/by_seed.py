@@ -1,6 +1,7 @@
 """Original beside High, seed by seed: sparsity (Figure 6); and largest column sum, hops and start of learning."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ def plot_headlines(frame: pd.DataFrame, width: float) -> Figure:
     first, second, third = (style.heading("glance", which, **said) for which in (0, 1, said["end"]))
     figure = style.headed(width, 2.3, [
         (first, pair_axes, a.rename(columns={"x": "value"})),
-        (second, hops.curve_axes, b.rename(columns={"x": "step", "y": "accuracy"}), False),
+        (second, partial(hops.curve_axes, seeds=False), b.rename(columns={"x": "step", "y": "accuracy"})),
         (third, start_axes, c),
     ])  # fmt: skip
     figure.axes[0].axvline(1, color="0.5", lw=0.8, ls=":")

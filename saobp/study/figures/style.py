@@ -79,8 +79,9 @@ def panels(width: float, count: int, height: float, columns: int = 0) -> tuple[F
 
 
 def headed(width: float, height: float, draws: Sequence[tuple[Any, ...]], columns: int = 0) -> Figure:
-    """A figure of `panels`, each given as its heading, the function that draws it and what that takes after its axes;
-    with a letter where there are several.
+    """A figure of `panels` under their headings, with letters where there are several.
+
+    Each is given as its heading, the function that draws it, and what that function takes after the axes.
     """
     figure, axes = panels(width, len(draws), height, columns)
     for letter, ax, (text, draw, *given) in zip(cycle(ascii_lowercase), axes, draws):

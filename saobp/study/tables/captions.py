@@ -60,5 +60,5 @@ def filled(template: str, **numbers: Any) -> str:
 
 
 def reason(kind: str, which: str, **numbers: Any) -> str:
-    """Why a cell of a table is empty or lacks runs: of a "score", a "guess" and so on, as `captions.yaml` has them."""
+    """Why a cell of a table is empty or lacks runs: `which` of the reasons that `captions.yaml` has for its `kind`."""
     return filled(of()["reasons"][kind][which], **numbers)

@@ -1,4 +1,4 @@
-"""Fills the templates of `texts/` with numbers from the records, and says what was run, read and kept back for them."""
+"""Fills the templates of `texts/` with numbers from the records, and tells what was run and what data were read."""
 
 from collections.abc import Iterable
 from functools import partial

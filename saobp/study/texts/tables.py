@@ -31,7 +31,7 @@ def cell(number: int, model: str, line: str, column: str) -> pd.Series:
 
 
 def claimed(claim: str, study: str, **part: str) -> Estimate:
-    """Return what decides a claim in a study, or one part of it or beside it, by its `key` or what it is `without`.
+    """Return what decides a claim in a study, or a part of it, deciding or not: that of a `key` or `without` something.
 
     ValueError for none or several.
     """

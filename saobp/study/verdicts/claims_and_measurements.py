@@ -128,7 +128,8 @@ def measured(
 ) -> Measurement:
     """Return the measurement that an estimate from `runs` is, of `part`, model and `also`; `given`: other fields.
 
-    Of ends without an error behind them each side follows the normal law; without ends either is infinite.
+    An estimate that has ends and no error gets its interval at any level by the normal law, each side for itself; one
+    that has neither gets an infinite interval.
     """
 
     def interval(level: float) -> tuple[float, float]:

@@ -95,7 +95,8 @@ def _tests(claim: Claim, part: Measurement) -> str:
     if of_part(claim, part) != NO_EFFECT or outcomes.inside(claim, part, LEVEL / 2) > 0:
         return ""
     tests = replace(part, interval=lambda _: part.interval(1 - 2 * LEVEL))
-    return f"; tests, 90 %: {_interval(claim, tests).partition(' ')[2]}"
+    _, _, ends = _interval(claim, tests).partition(" ")
+    return f"; tests, 90 %: {ends}"
 
 
 def _number(value: float, claim: Claim, *ends: float) -> str:

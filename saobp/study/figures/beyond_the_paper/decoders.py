@@ -40,8 +40,9 @@ def means(frame: pd.DataFrame, of: str) -> pd.DataFrame:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption and the headings: last losses beside those of the same seed's Original (nats) and of how many
-    seeds, the leak with its interval, where it is, and of how much.
+    """For the caption and the headings: losses at the end minus Original's of the same seed, and the leak, all in nats.
+
+    Beside them the seeds behind each difference, the leak's interval, and at how many positions it is seen.
     """
     curve, leak = means(frame, "curve"), mean_interval(means(frame, "sequence")[LEAKY].tolist())
     ends = frame[frame["of"] == "curve"].sort_values("x").groupby(["seed", "algorithm"])["value"].last().unstack()

@@ -109,7 +109,7 @@ def plot_curves(frame: pd.DataFrame, width: float) -> Figure:
     return style.headed(width, 2.4, draws)
 
 
-def curve_axes(ax: Axes, frame: pd.DataFrame, seeds: bool = True) -> Axes:
+def curve_axes(ax: Axes, frame: pd.DataFrame, *, seeds: bool = True) -> Axes:
     """Draw the mean of each algorithm over steps, its band where seeds are ten or more, name and seeds at its end."""
     for algorithm, rows in frame.groupby("algorithm", sort=False):
         many = rows["n"].max() >= 10
