@@ -101,7 +101,12 @@ def test_a_failed_run_is_left_out_and_a_cell_or_an_average_says_how_many():
     assert all(cell.reason in text for text in (table.to_markdown(), table.to_latex(), table.to_csv()))
     assert "failed" not in with_failures(0)[0].to_markdown()
     *_, average = with_failures(1, tuple(GLUE))
-    assert (average.ours.seeds, numbers_in(average.reason)) == (2, ["1"]) and "RTE" in average.reason
+    assert (average.ours.seeds, average.reason) == (2, "failed runs: 1 of RTE")
+
+
+def test_an_average_is_none_where_every_task_has_a_run_and_no_seed_has_all_of_them():
+    apart = high(8, [examples.finetune("mini", "high", seed, (task,)) for seed, task in enumerate(GLUE)], "Avg")
+    assert (apart.ours, apart.reason) == (None, "no seed has all 9 tasks")
 
 
 def test_rows_at_the_papers_size_come_first_in_every_table(records, tmp_path):
