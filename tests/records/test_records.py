@@ -1,6 +1,7 @@
 """One JSON a run: whole or absent, readable by anyone, and refused by name when it is damaged."""
 
 import json
+import re
 
 import example_records as examples
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from example_records import FAILED, exam
 
 from saobp.study import records
-from saobp.study.records import RecordError, Run
+from saobp.study.records import RecordError, Run, schema
 from saobp.study.records.schema import Record
 from saobp.study.setup import paths
 
@@ -125,10 +126,31 @@ def test_a_record_of_another_form_or_that_cannot_be_written_leaves_the_old_one_w
 ):
     before = saved(tmp_path)
     with pytest.raises(RecordError, match=f"a.json: not written, {said}"):
-        Run(stage, study_name="smoke", parameters={}).save(tmp_path / "a.json", metrics, departures=departures)
+        run = Run(stage, study_name="smoke", parameters={"model": "mini", "algorithm": "high", "seed": 0})
+        run.save(tmp_path / "a.json", metrics, departures=departures)
     with pytest.raises(AttributeError):
         saved(tmp_path, metrics={"x": object()})
     assert records.load(tmp_path) == [before] and [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize("key, value, said", [
+    ("stage", "finetoon", "stage: 'finetoon' is none of pretrain, .*finetune"),
+    ("parameters", {}, "parameters.model: Field required"),
+    ("parameters", {"model": 5, "algorithm": "high", "seed": 42}, "parameters.model: Input should be a valid string"),
+    ("parameters", {"model": "mini", "algorithm": {}, "seed": 42}, "parameters.algorithm: Input should be a valid str"),
+    ("parameters", {"model": "mini", "algorithm": "high", "seed": "42"}, "parameters.seed: Input should be a valid"),
+])  # fmt: skip
+def test_a_stage_that_there_is_not_and_a_parameter_of_another_type_are_named(tmp_path, key, value, said):
+    record = json.loads((paths.root() / "data/results/laptop/05-finetune-mini-high-42-race-0.json").read_text())
+    (tmp_path / "a.json").write_text(json.dumps(record | {key: value}))
+    with pytest.raises(RecordError, match=f"a.json: not a run record, {said}.*delete it and run again"):
+        records.read(tmp_path / "a.json")
+
+
+def test_every_notebook_writes_a_stage_that_the_schema_knows():
+    sources = [path.read_text(encoding="utf-8") for path in (paths.root() / "notebooks").glob("*.ipynb")]
+    named = {stage for source in sources for stage in re.findall(r'Run\(\\"([^"\\]+)', source)}
+    assert {"derivation", "pretrain", "inserted"} <= named <= set(schema.FORMS)
 
 
 def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back_or_are_named(tmp_path):
@@ -165,6 +187,13 @@ def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back_or_are_nam
     ("laptop/06-attention-mini-high-42-race", lambda found: found["matrices"]["raw"].update(gtd=[["a"]]),
      "matrices.raw.gtd.*Input"),
     ("laptop/06-attention-mini-high-42-race", lambda found: found["matrices"].pop("raw"), "matrices.raw: Field req"),
+    ("laptop/06-attention-mini-high-42-race", lambda found: found["matrices"]["raw"].update(gtd={"x": [1.0]}),
+     "matrices.raw.gtd: Input"),
+    ("laptop/05-finetune-mini-high-42-race-0", lambda found: found["tasks"]["race"].update(metric="acc"),
+     "tasks.race: .* has no score of its metric, acc"),
+    ("laptop/05-finetune-mini-high-42-race-0", lambda found: found["tasks"]["race"].update(scores={}),
+     "tasks.race: .* has no score of its metric, accuracy"),
+    ("laptop/04-pretrain-mini-high-42", lambda found: found["training"][0].pop("loss"), "training.0.loss: Field req"),
 ])  # fmt: skip
 def test_a_number_that_is_missing_or_of_another_type_is_named_when_the_record_is_read(tmp_path, name, damage, said):
     record = json.loads((paths.root() / "data" / "results" / f"{name}.json").read_text())

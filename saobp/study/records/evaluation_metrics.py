@@ -5,15 +5,22 @@ Scores are in percent, intervals of 95 %. `training_metrics` has what training l
 
 from typing import Annotated, Literal, NotRequired
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, ConfigDict, with_config
 from typing_extensions import TypedDict
 
 from saobp.study.records.training_metrics import Choice, Failure, Finished, Flow, Interval, Number, dumped, exact
 from saobp.study.setup.labels import ATTENTION_MEASURES, GRAPH_MEASURES
 from saobp.study.setup.recipes import Finetuning
 
-# of one matrix: measure -> (layer, head), across layers (layer); "by_layer" and "overall" -> measure -> mean
-Matrix = dict[str, list[list[Number]] | list[Number] | dict[str, list[Number] | Number]]
+
+@with_config(ConfigDict(strict=True))
+class Matrix(TypedDict, extra_items=list[list[Number]]):
+    """Measures of one matrix: of each a number a layer and head, and its means."""
+
+    by_layer: dict[str, list[Number]]
+    overall: dict[str, Number]
+    cross_layer_gtd: list[Number]
+    positional_entropy: list[Number]
 
 
 class Scores(TypedDict, total=False):
@@ -83,6 +90,8 @@ SCORED = {"headline", "scores", "outcomes", "interval", "metric", "items"}  # wh
 def _known(task: Result) -> Result:
     if "failed" not in task and (missing := SCORED - set(task)):
         raise ValueError(f"lacks {', '.join(sorted(missing))}, and has no failed")
+    if "failed" not in task and task["metric"] not in task["scores"]:
+        raise ValueError(f"has no score of its metric, {task['metric']}")
     if len(task.get("outcomes", [])) != task.get("items", 0):
         raise ValueError(f"{len(task['outcomes'])} outcomes of {task['items']} items")
     return task

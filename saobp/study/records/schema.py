@@ -3,9 +3,9 @@
 What a stage measures has its form in `training_metrics` or `evaluation_metrics`.
 """
 
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal, NotRequired, Required
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from saobp.study.records import evaluation_metrics, training_metrics
@@ -61,9 +61,32 @@ class Data(TypedDict, total=False):
     text: Text
 
 
+@with_config(ConfigDict(strict=True))
+class Parameters(TypedDict, total=False, extra_items=Any):
+    """What tells one run from another; what else was chosen is as the notebook declares it."""
+
+    model: str
+    algorithm: str
+    strength: float | None  # None for the size's own
+    seed: int
+    finetune_seed: int
+    task: str
+    group: str
+    arm: str
+    factor: str
+
+
+class Pretrained(Parameters):
+    """What tells which pretrained model a run is of."""
+
+    model: Required[str]
+    algorithm: Required[str]
+    seed: Required[int]
+
+
 @exact
 class Record(TypedDict):
-    """One execution of one notebook; `metrics` are its stage's, of `METRICS`."""
+    """One execution of one notebook; `parameters` and `metrics` are its stage's, of `PARAMETERS` and `METRICS`."""
 
     schema: Literal[3]
     stage: str
@@ -92,14 +115,19 @@ class Failed(Exception):
         return {"reason": self.reason, "message": str(self)}
 
 
-FORMS = {  # of the stages that tables, figures and claims read; another's metrics are as its notebook has them
+FORMS = {  # of the stages that tables, figures and claims read; the others' metrics are as their notebooks have them
     "pretrain": training_metrics.PretrainMetrics, "branched": training_metrics.BranchedMetrics,
     "hops": training_metrics.HopsMetrics, "beyond": training_metrics.BeyondMetrics,
     "decoder": evaluation_metrics.DecoderMetrics, "finetune": evaluation_metrics.FinetuneMetrics,
     "attention": evaluation_metrics.AttentionMetrics, "retrofit": evaluation_metrics.CheckedResult,
     "retrofit-untrained": evaluation_metrics.UntrainedMetrics, "cost": evaluation_metrics.CostMetrics,
     "alternations": evaluation_metrics.CostMetrics,
+    **dict.fromkeys(
+        ("derivation", "variants", "diagnostics", "audit", "tables", "figures", "inserted"), dict[str, Any]
+    ),
 }  # fmt: skip
+PARAMETERS = dict.fromkeys(FORMS, TypeAdapter(Parameters))
+PARAMETERS |= dict.fromkeys(("pretrain", "attention", "finetune", "decoder"), TypeAdapter(Pretrained))
 METRICS = {stage: TypeAdapter(form) for stage, form in FORMS.items()}
 RECORD, EXAM_RUN, SITTING = (TypeAdapter(form) for form in (Record, ExamRun, Sitting))
 
@@ -108,8 +136,10 @@ def flaw(record: Any) -> str:
     """Return the first thing that makes a value no record, with its place: empty for a record."""
     if said := flaw_in(RECORD, record, "record"):
         return said
-    form = METRICS.get(record["stage"])
-    return flaw_in(form, record["metrics"], "metrics", "metrics") if form else ""
+    if (stage := record["stage"]) not in FORMS:
+        return f"stage: '{stage}' is none of {', '.join(FORMS)}"
+    parts = {"parameters": PARAMETERS[stage], "metrics": METRICS[stage]}
+    return next(filter(None, (flaw_in(form, record[part], part, part) for part, form in parts.items())), "")
 
 
 def flaw_in(form: TypeAdapter, value: Any, what: str, *within: str) -> str:

@@ -71,6 +71,14 @@ class Choice(TypedDict):
     seconds: dict[str, float]
 
 
+class Logged(TypedDict):
+    """The loss of training at a step, and its learning rate."""
+
+    step: int
+    loss: Number
+    learning_rate: Number
+
+
 class Sitting(TypedDict):
     """What trained from a step on."""
 
@@ -89,7 +97,7 @@ class Trained(TypedDict):
     perplexity: Number
     seconds: float
     curve: list[Check]
-    training: list[dict[str, Number]]  # step, loss, learning_rate
+    training: list[Logged]
     sittings: NotRequired[list[Sitting]]
 
 
