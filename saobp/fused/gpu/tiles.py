@@ -13,7 +13,9 @@ blocks reach beyond a head's rows or columns, PADDED that some tokens are paddin
 import triton
 import triton.language as tl
 
-BLOCKED: tl.constexpr = tl.constexpr(-1e30)
+from saobp.fused.tiled import heads
+
+BLOCKED: tl.constexpr = tl.constexpr(heads.BLOCKED)
 MILD: tl.constexpr = tl.constexpr(90.0)  # largest spread of loads that float32 has room for as factors
 
 

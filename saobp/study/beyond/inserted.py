@@ -30,6 +30,7 @@ from saobp.study.data.task_rows import load_reported
 from saobp.study.evaluation import zeroshot
 from saobp.study.setup import paths
 from saobp.study.setup.sizes_and_strengths import SIZES, WITHOUT_STRENGTH
+from saobp.study.statistics.intervals import TAILS
 from saobp.study.statistics.paired import RESAMPLES
 from saobp.study.training import precision
 from saobp.study.training.departures import differs
@@ -98,7 +99,7 @@ def paired_interval(predicted: np.ndarray, plain: np.ndarray, gold: np.ndarray, 
     for _ in range(draws):
         drawn = random.integers(len(gold), size=len(gold))
         differences.append(spearman(predicted[drawn], gold[drawn]) - spearman(plain[drawn], gold[drawn]))
-    return np.quantile(differences, [0.025, 0.975]).tolist()
+    return np.quantile(differences, TAILS).tolist()
 
 
 @contextmanager

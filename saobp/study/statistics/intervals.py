@@ -13,7 +13,8 @@ from scipy import stats
 from scipy.optimize import brentq
 
 LEVEL = 0.05  # of a finding by chance; family-wise where many comparisons stand together
-NORMAL = float(stats.norm.ppf(0.975))  # half a 95 % interval in standard errors, by the normal law
+TAILS = (LEVEL / 2, 1 - LEVEL / 2)  # quantiles that a 95 % interval ends at
+NORMAL = float(stats.norm.ppf(TAILS[1]))  # half a 95 % interval in standard errors, by the normal law
 LEAST_P = 1e-300
 ROUNDING = 1e-12  # of the largest number: samples that differ by less are alike
 
@@ -170,5 +171,5 @@ def over_samples(totals: Sequence[float], counts: Sequence[float] | None = None)
     left = totals - value * counts
     if samples < 2 or np.abs(left).max() <= ROUNDING * max(1.0, np.abs(totals).max()):
         return Estimate(value, nan, nan, 1, samples)
-    reach = float(stats.t.ppf(0.975, samples - 1) * left.std(ddof=1) / sqrt(samples) / counts.mean())
+    reach = float(stats.t.ppf(TAILS[1], samples - 1) * left.std(ddof=1) / sqrt(samples) / counts.mean())
     return Estimate(value, value - reach, value + reach, 1, samples)

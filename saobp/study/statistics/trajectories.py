@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from saobp.study.records import select
 from saobp.study.records.schema import Record
@@ -65,7 +64,7 @@ def _pearson(x: np.ndarray, y: np.ndarray, effective: float) -> Correlation:
     r = float(np.dot(x, y).clip(-1, 1))
     if effective <= 3:
         return Correlation(r, -1.0, 1.0, len(x), effective)
-    centre, reach = atanh(min(max(r, -NEARLY_ONE), NEARLY_ONE)), float(stats.norm.isf(0.025)) / sqrt(effective - 3)
+    centre, reach = atanh(min(max(r, -NEARLY_ONE), NEARLY_ONE)), NORMAL / sqrt(effective - 3)
     return Correlation(r, tanh(centre - reach), tanh(centre + reach), len(x), effective)
 
 

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from saobp.study.beyond import accuracy_by_hops
 from saobp.study.figures import style
 from saobp.study.setup import labels
+from saobp.study.statistics.intervals import TAILS
 from saobp.study.statistics.paired import RESAMPLES
 
 HOPS = 3  # with fewer, all of them are right nearly always
@@ -89,7 +90,7 @@ def means(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     for (layers, algorithm), own in curves[curves["hops"] == HOPS].groupby(["layers", "algorithm"], sort=False):
         seeds = own.pivot(index="seed", columns="step", values="accuracy").dropna(axis=1)
         drawn = np.random.default_rng(0).integers(len(seeds), size=(RESAMPLES, len(seeds)))
-        low, high = np.quantile(seeds.to_numpy()[drawn].mean(1), [0.025, 0.975], axis=0)
+        low, high = np.quantile(seeds.to_numpy()[drawn].mean(1), TAILS, axis=0)
         known = {"layers": layers, "algorithm": algorithm, "step": seeds.columns, "accuracy": seeds.mean().to_numpy()}
         known |= {"low": low, "high": high, "n": len(seeds), "chance": 100 / runs[0]["chains"]}
         parts.append(pd.DataFrame(known))
