@@ -200,6 +200,8 @@ def test_every_benchmark_can_be_read_and_two_of_them_measure(name, monkeypatch):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert callable(module.main)
+    if name == "table":
+        assert (module.HERE / "README.md").read_text().partition(module.MARK)[2].strip() == module.tables().strip()
     if name == "operations":
         found = module.operations(lambda query, key, value: torch.mul(query, key), (1, 1, 4, 2), backward=False)
         assert found["aten::mul"][0] == 1 and module.OWN in found

@@ -28,14 +28,18 @@ from saobp.study.texts import attention, costs, exam, fill, planned, public_enco
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
 PAGES = ["README.md", "RESULTS.md", "CLAIMS.md", "SCALE.md", "data/README.md", "notebooks/README.md"]
-CODE = (r"```.*?```", r"`[^`\n]*`", r"<code>[^<]*</code>", r"\]\([^)]*\)", r"https?://\S+")  # and where links lead
+MERE = r"[-+−\d.,%\s]*"  # a number alone is no code
+CODE = (  # and where links lead
+    r"```.*?```", rf"`(?!{MERE}`)[^`\n]*`", rf"<code>(?!{MERE}<)[^<]*</code>", r"\]\([^)]*\)", r"https?://\S+",
+)  # fmt: skip
 NAMES = (  # digits that are no result: each is part of somebody's name for something, or a convention
     r"\[\d\d-[a-z-]+\]", r"\b[Nn]otebook \d\d\b", r"\btask sst2\b",  # our notebooks
     r"\b(?:Eq\.|Tables?|Figures?|Section|Appendix|Algorithm) \d+\b(?: (?:and|to) \d+\b)?",  # the paper's items
-    r"\bEMNLP \d{4}\b", r"\((?:18|19|20)\d\d\)", r"\bCC BY \d\.\d\b", r"\bApache \d\.\d\b",  # years and licences
+    r"\bEMNLP \d{4}\b", r"\bChesterton \(\d{4}\)", r"\bCC BY \d\.\d\b", r"\bApache \d\.\d\b",  # years and licences
     r"\bGPT-2\b", r"\bSST-2\b", r"\bWikiText-103\b", r"\b100 English novels\b", r"\bMiniLM-L6-v2\b", r"\bSHA-256\b",
     r"\bSmolLM2(?:-135M)?(?:-Instruct)?\b", r"\b4-bit weights\b",  # a model's name and form
-    r"\b95 %", r"^\d\. ", r"\b1/L\b", r"λ = 0\b", r"\b[Aa]bove (?:×1|0)\b",  # an interval's level, a list, definitions
+    r"\b(?:of|[Ii]ntervals are) 95 %", r"\b95 %(?= (?:interval|band|over|one))",  # an interval's level
+    r"^\d\. ", r"\b1/L\b", r"λ = 0\b", r"\b[Aa]bove (?:×1|0)\b",  # a list, definitions
     r"\bRight of 0\b", r"\bexclude 0\b", r"</?h[1-6]\b", r"^%\.\d[fg]$",  # a heading's tag, how a number is written
 )  # fmt: skip
 
@@ -99,7 +103,7 @@ def test_every_number_of_a_text_or_caption_comes_from_a_placeholder(template):
     "{% for g in [97] %}{{ g }}{% endfor %}", "{{ x or 3.3 }}", "{{ x | default(3.3) }}",
     "{{ '%s points' | format(3.3) }}", "{{ 3.3 | fixed(1) }}", "{% set gain = 3.3 %}{{ gain }}",
     "{{ '3.3' ~ ' points' }}", "{{ 3 if x else y }}", "<h2>The gain is 3.3 points</h2>",
-    "{{ '%.1f points, not 3.3' | format(x) }}",
+    "{{ '%.1f points, not 3.3' | format(x) }}", "gains `3.3` points", "<code>3.3 %</code>", "95 % right", "runs (1999)",
 ])  # fmt: skip
 def test_a_number_typed_into_a_template_is_found_and_a_name_or_placeholder_is_not_taken_for_one(typed):
     assert literal_digits(typed)
