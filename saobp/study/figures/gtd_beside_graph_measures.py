@@ -19,7 +19,7 @@ from saobp.study.statistics import estimates
 from saobp.study.statistics.trajectories import LEAST
 from saobp.study.tables import cells
 
-GRAPH_MEASURES = {"clustering": "Clustering (Barrat)", "onnela": "Clustering (Onnela)", "betweenness": "Betweenness"}
+GRAPH_TITLES = {"clustering": "Clustering (Barrat)", "onnela": "Clustering (Onnela)", "betweenness": "Betweenness"}
 CLAIM_OF = {"clustering": "C18", "onnela": "C18", "betweenness": "C19"}  # the paper's r; of which clustering is open
 COLUMNS = ["model", "algorithm", "seed", "measure", "gtd", "value"]
 DRAWN_ALONE = 500  # points up to which each is drawn
@@ -66,7 +66,7 @@ def correlations(frame: pd.DataFrame) -> pd.DataFrame:
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: the span of r over seeds (and algorithms) of each measure, the paper's, how many of both."""
     found, paper = correlations(frame), printed.load()
-    return {name: _span(found[found["measure"] == name]["r"]) for name in GRAPH_MEASURES} | {
+    return {name: _span(found[found["measure"] == name]["r"]) for name in GRAPH_TITLES} | {
         "paper_clustering": paper.claim("C18"), "paper_betweenness": paper.claim("C19"),
         "seeds": labels.counted(found["seed"].nunique(), "seed"), "algorithms": found["algorithm"].nunique(),
     }  # fmt: skip
@@ -81,7 +81,7 @@ def _beside_paper(r: pd.DataFrame, measure: str, n: int = 0) -> tuple[str, bool]
     theirs, own = printed.load().claim(CLAIM_OF[measure]), r[r["measure"] == measure]["r"]
     where = "below" if own.max() < theirs else "above" if own.min() > theirs else "around"
     where = where if own.notna().any() else ""
-    numbers = {"title": GRAPH_MEASURES[measure], "span": _span(own), "paper": theirs, "n": n}
+    numbers = {"title": GRAPH_TITLES[measure], "span": _span(own), "paper": theirs, "n": n}
     said = style.heading(2, "measure", where=where, **numbers)
     return said, where in ("around", "above" if theirs > 0 else "below")
 
@@ -92,7 +92,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     if len(algorithms) > 1:
         return every(frame, width, algorithms)
     r, draws, reached, groups = correlations(frame), [], [], {}
-    for measure, title in GRAPH_MEASURES.items():
+    for measure, title in GRAPH_TITLES.items():
         own = frame[frame["measure"] == measure].dropna(subset=["gtd", "value"])
         head, reaches = _beside_paper(r, measure, len(own))
         draws.append((head, _cloud, own, algorithms[0], title))
@@ -106,7 +106,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
 def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figure:
     """Draw r of each seed by algorithm, a panel a measure; on a page the clouds of Barrat's clustering below."""
     r, draws = correlations(frame), []
-    for measure in GRAPH_MEASURES:
+    for measure in GRAPH_TITLES:
         own = r[r["measure"] == measure]
         rows = {labels.algorithm_title(name): own[own["algorithm"] == name] for name in algorithms}
         groups = {name: (found, CLAIM_OF[measure]) for name, found in rows.items()}
@@ -116,7 +116,7 @@ def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figur
         own = frame[frame["gtd"].notna() & (frame["algorithm"] == algorithm)]
         span = _span(r[(r["measure"] == "clustering") & (r["algorithm"] == algorithm)]["r"])
         said = style.heading(2, "algorithm", title=labels.algorithm_title(algorithm), span=span, n=own["n"].sum())
-        draws.append((said, _cloud, own, algorithm, GRAPH_MEASURES["clustering"], limits))
+        draws.append((said, _cloud, own, algorithm, GRAPH_TITLES["clustering"], limits))
     return style.headed(width, 1.9, draws, columns=3)
 
 

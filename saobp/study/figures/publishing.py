@@ -25,7 +25,7 @@ from saobp.study.statistics import estimates
 from saobp.study.tables import render
 
 FORMATS = ("pdf", "svg", "png", "csv")
-TRACKED = ("pdf", "png", "csv")
+TRACKED_FORMATS = ("pdf", "png", "csv")
 METADATA = {  # no dates and no versions inside: equal figures are equal files
     "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     "svg": {"Date": None, "Creator": None},
@@ -86,7 +86,7 @@ def publish(
     folder: str | Path,
     hashes: Mapping[str, str],
     *,
-    formats: Sequence[str] = TRACKED,
+    formats: Sequence[str] = TRACKED_FORMATS,
     decided: Sequence[verdicts.Verdict] | None = None,
     others: Sequence[Record] = (),
     other_hashes: Mapping[str, str] | None = None,
