@@ -30,7 +30,7 @@ READERS = {
 
 
 def write_record(path, metrics):
-    paths.write_text(path, records.as_text(example_records.record("own", "mini", "high", 0, metrics)))
+    paths.write_text(path, records.as_text(example_records.record("audit", "mini", "high", 0, metrics)))
 
 
 RETROFIT = plan.section(plan.file(), "retrofit", retrofit.Retrofit)

@@ -70,7 +70,8 @@ def matrices(algorithm, seed, scale=1.0):
 
     return {
         "gtd": values(0.7), "indirect_entropy": values(2.2), "entropy": values(2.0), "sparsity": values(0.8),
-        "positional_entropy": (2 + random.normal(0, 0.1, 16)).tolist(),
+        "positional_entropy": (2 + random.normal(0, 0.1, 16)).tolist(), "cross_layer_gtd": [0.5] * (LAYERS - 1),
+        "by_layer": {}, "overall": {},
     }  # fmt: skip
 
 
@@ -109,13 +110,14 @@ def pretrain(model="mini", algorithm="original", seed=42, points=12):
          "perplexity": float(np.exp(6 - 3 * r + random.normal(0, 0.05)))}
         for k, r in enumerate(rise)
     ]  # fmt: skip
+    shape = {"layers": 4, "hidden": 256, "heads": 4, "feedforward": 1024}
     metrics = {
         "steps": 10 * points, "tokens": 320 * points, "loss": curve[-1]["loss"], "seconds": 9.0,
         "curve": curve, "parameters": 11_170_000, **perplexity(curve[-1]["perplexity"]),
-        "training": [], "parameters_trained": 11_200_000, "recipe": {}, "size": {}, "wikitext": None,
+        "training": [], "parameters_trained": 11_200_000, "recipe": {}, "wikitext": None,
+        "size": shape | {"strength": 0.2, "scaled_from": None},
     }  # fmt: skip
     settings = {"steps": 10 * points, "learning_rate": 5e-5, "scheduler": "cosine", "warmup": 5}
-    shape = {"layers": 4, "hidden": 256, "heads": 4, "feedforward": 1024}
     return record("pretrain", model, algorithm, seed, metrics, **settings, **shape)
 
 
