@@ -147,6 +147,11 @@ def test_a_stage_that_there_is_not_and_a_parameter_of_another_type_are_named(tmp
         records.read(tmp_path / "a.json")
 
 
+def test_a_run_of_a_stage_that_there_is_not_is_refused_before_it_runs():
+    with pytest.raises(RecordError, match=r"stage 'mine': is none of pretrain, .*; add it to records/schema.py"):
+        Run("mine", study_name="smoke", parameters={})
+
+
 def test_every_notebook_writes_a_stage_that_the_schema_knows():
     sources = [path.read_text(encoding="utf-8") for path in (paths.root() / "notebooks").glob("*.ipynb")]
     named = {stage for source in sources for stage in re.findall(r'Run\(\\"([^"\\]+)', source)}

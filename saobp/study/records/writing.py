@@ -28,10 +28,13 @@ IDENTITY = (*PRETRAINED, "group", "finetune_seed", "task")  # and a run
 class Run:
     """One execution of one notebook: starts the clock, leaves exactly one record.
 
-    `stage` is what was done ("pretrain", "finetune", …); `parameters` are the notebook's own.
+    `stage` is what was done ("pretrain", "finetune", …); `parameters` are the notebook's own. Raises RecordError for
+    a stage that `schema.FORMS` has not, before anything runs.
     """
 
     def __init__(self, stage: str, *, study_name: str, parameters: dict[str, Any]):
+        if stage not in schema.FORMS:
+            raise RecordError(f"stage '{stage}': is none of {', '.join(schema.FORMS)}; add it to records/schema.py")
         self.stage, self.study_name, self.parameters = stage, Path(study_name).stem, dict(parameters)
         self.started, self._clock = datetime.now(UTC), time.perf_counter()
         commit()  # of the code that runs, before another comes
