@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export TOKENIZERS_PARALLELISM := false
 export STUDY
 NBVAL := --nbval-lax --nbval-cell-timeout=900 -p no:cacheprovider
-KERNELS := python -m saobp.study.publication.forked_runs with
+KERNELS := python -m companion.publication.forked_runs with
 export PYTHONWARNINGS ?= ignore
 
 .DEFAULT_GOAL := help

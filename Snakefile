@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
-from saobp.study.setup import typed_by_hand
-from saobp.study.setup.studies import EXERCISE, SAY_MOST, load_study
+from companion.setup import typed_by_hand
+from companion.setup.studies import EXERCISE, SAY_MOST, load_study
 
 ROOT = Path(os.path.relpath(workflow.basedir))  # in a path from / braces would be wildcards
 STUDY = unquote(config["study"])  # quoted, as Snakemake reads what follows a blank and # as a comment
@@ -23,7 +23,7 @@ def word(text):
 
 
 PYTHON = f"OMP_NUM_THREADS={{threads}} {word(sys.executable)}"
-SAOBP = f"{PYTHON} -S {word(ROOT / 'saobp' / 'study' / 'publication' / 'forked_runs.py')}"  # what `saobp` does, forked
+SAOBP = f"{PYTHON} -S {word(ROOT / 'companion' / 'publication' / 'forked_runs.py')}"  # what `saobp` does, forked
 RUN = (
     f"{SAOBP} run {{input.notebook:q}} {{output.notebook:q}} --own -f {word(STUDY)} "
     "-p record {output.record:q} "
@@ -31,7 +31,7 @@ RUN = (
 PROCESSES = int(config.get("processes", 1))  # that share a pretraining run; notebook 04 then has nothing left to train
 SHARED = (
     f"{PYTHON} -m torch.distributed.run --standalone --nproc-per-node {PROCESSES} "
-    f"-m saobp.study.training.pretraining --study {word(STUDY)} --model {{wildcards.model:q}} "
+    f"-m companion.training.pretraining --study {word(STUDY)} --model {{wildcards.model:q}} "
     "--algorithm {wildcards.algorithm:q} --seed {wildcards.seed:q} 2>&1 | tee {log:q} && "
     if PROCESSES > 1
     else ""

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from companion.cost.length import DIRECTIONS, WAYS, forward, forward_and_backward, peak
+from companion.cost.timing import THREADS, circumstances, fresh, interleaved
+from companion.records import device
+from companion.setup.paths import write_text
 from saobp import saobp_attention
 from saobp.fused.scores import in_quick_type
-from saobp.study.cost.length import DIRECTIONS, WAYS, forward, forward_and_backward, peak
-from saobp.study.cost.timing import THREADS, circumstances, fresh, interleaved
-from saobp.study.records import device
-from saobp.study.setup.paths import write_text
 
 ROUNDS = {
     (1, 4, 128, 64): 101, (32, 4, 128, 64): 31, (1, 4, 512, 64): 51, (32, 4, 512, 64): 5,

@@ -17,10 +17,10 @@ import networkx
 import torch
 from torch import Tensor
 
+from companion.cost.timing import ROUNDS
+from companion.records import commit, device
+from companion.setup.paths import write_text
 from saobp.measure import graph, gtd_and_entropy
-from saobp.study.cost.timing import ROUNDS
-from saobp.study.records import commit, device
-from saobp.study.setup.paths import write_text
 
 SAMPLES, MAPS, TOKENS, BATCH = 1024, 16, 128, 256
 GRAPHS, NETWORKX_GRAPHS = SAMPLES * MAPS, 64

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from attention import ways
 
+from companion.cost.length import DIRECTIONS, forward_and_backward
+from companion.cost.timing import circumstances, interleaved, peak_above_now
+from companion.records import device
+from companion.setup.paths import write_text
 from saobp import saobp_attention
 from saobp.fused import gpu
-from saobp.study.cost.length import DIRECTIONS, forward_and_backward
-from saobp.study.cost.timing import circumstances, interleaved, peak_above_now
-from saobp.study.records import device
-from saobp.study.setup.paths import write_text
 
 SHAPES = ((1, 4, 128, 64), (32, 4, 128, 64), (256, 4, 128, 64), (32, 4, 512, 64), (8, 4, 2048, 64), (8, 4, 4096, 64),
           (8, 4, 8192, 64))  # fmt: skip

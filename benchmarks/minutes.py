@@ -15,9 +15,9 @@ from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
-from saobp.study.cost.timing import circumstances
-from saobp.study.records import device
-from saobp.study.setup import paths
+from companion.cost.timing import circumstances
+from companion.records import device
+from companion.setup import paths
 
 TIMED = {"PYTEST_ADDOPTS": "--junitxml=build/tests.xml -o junit_duration_report=total"}
 

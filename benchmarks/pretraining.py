@@ -15,16 +15,16 @@ from pathlib import Path
 import torch
 from transformers import BertForMaskedLM, DataCollatorForLanguageModeling, PrinterCallback, Trainer, TrainerCallback
 
-from saobp.study.cost.timing import THREADS, circumstances
-from saobp.study.data import sources
-from saobp.study.data.masking import SeededMasking
-from saobp.study.paper.arithmetic import VOCABULARY
-from saobp.study.records import device
-from saobp.study.setup.paths import write_text
-from saobp.study.setup.studies import Pretraining, load_study
-from saobp.study.training import architectures, pretraining
-from saobp.study.training import trainer as training
-from saobp.study.training.watch import Progress, StopAtNaN
+from companion.cost.timing import THREADS, circumstances
+from companion.data import sources
+from companion.data.masking import SeededMasking
+from companion.paper.arithmetic import VOCABULARY
+from companion.records import device
+from companion.setup.paths import write_text
+from companion.setup.studies import Pretraining, load_study
+from companion.training import architectures, pretraining
+from companion.training import trainer as training
+from companion.training.watch import Progress, StopAtNaN
 
 STEPS, SKIPPED, TURNS = 8, 2, 7
 RECIPE = Pretraining(

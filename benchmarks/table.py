@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from saobp.study.setup.paths import write_text
-from saobp.study.texts import costs
+from companion.setup.paths import write_text
+from companion.texts import costs
 
 HERE = Path(__file__).parent
 MARK = "<!-- tables: written by table.py -->\n"

@@ -7,9 +7,14 @@ register_factor    make a function of your own a factor
 inspect            measure a model's attention before and after the refinement
 gtd, indirect_entropy, attention_entropy, sparsity
                    what an attention matrix does (Eq. 2, 12-14, App. E)
+
+The import loads neither torch nor transformers. It registers two things: `from_pretrained` gives a model whose config has
+the field `saobp` its refinement back, and a former module's name is answered by its new one.
 """
 
+import sys
 from importlib import import_module
+from importlib.abc import MetaPathFinder
 from typing import Any
 
 from saobp.models.restore import watch
@@ -28,9 +33,31 @@ _HOMES = {
 }
 """Where the public names are; torch is imported with the first of them that is used."""
 
+_MOVED = {
+    "saobp.capture": "saobp.measure.capture",
+    "saobp.diagnostics": "saobp.measure.gtd_and_entropy",
+    "saobp.graph": "saobp.measure.graph",
+    "saobp.huggingface": "saobp.models.apply",
+    "saobp.storyworld": "companion.storyworld",
+    "saobp.study": "companion",
+}
+"""Former modules, and where their names are now."""
+
 __all__ = [*_HOMES]
 
-watch()  # a refined checkpoint comes back refined once saobp is imported
+
+class _Moved(MetaPathFinder):
+    """Tell who imports a former module where its names are; asked last, when no module was found."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        if name in _MOVED:
+            raise ModuleNotFoundError(f"{name} has moved: import {_MOVED[name]}", name=name)
+
+
+sys.meta_path.append(_Moved)
+# a refined checkpoint comes back refined once saobp is imported
+watch()
 
 
 def __getattr__(name: str) -> Any:

@@ -13,9 +13,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from companion.data.sources import DataError, FolderSource
 from saobp import refine, saobp_attention
 from saobp.equations.refine import FACTORS
-from saobp.study.data.sources import DataError, FolderSource
 
 junk = st.none() | st.booleans() | st.integers(-3, 70) | st.floats() | st.text(max_size=5) | st.lists(st.integers())
 odd = st.sampled_from([0.0, 1.0, -1.0, 0.5, 1e-40, 1e30, math.nan, math.inf, -math.inf])

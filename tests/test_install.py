@@ -30,15 +30,15 @@ PathFinder.find_spec = find_spec
 {snippet}
 for name in ("graph", "capture"):
     try:
-        __import__("saobp." + name)
+        __import__("saobp.measure." + name)
     except ModuleNotFoundError as error:
         print(error)
 """
 COMMAND = """
 import sys
-from saobp.study.publication import cli
+from saobp.measure import command
 sys.stderr = sys.stdout
-print(cli.main({words}))
+print(command.main({words}))
 raise SystemExit
 """
 
@@ -91,7 +91,7 @@ def run(code, folder, python=sys.executable):
 def test_the_snippet_needs_no_extra_and_what_needs_one_names_it(tmp_path):
     hidden = beside_the_method()
     assert {"igraph", "pyarrow", "pandas", "datasets"} <= hidden and not hidden & {"torch", "tqdm"}
-    lack = "saobp.{} needs {}: pip install 'saobp[measure]'\n".format
+    lack = "saobp.measure.{} needs {}: pip install 'saobp[measure]'\n".format
     printed = OUTPUT + lack("graph", "igraph") + lack("capture", "pyarrow")
     assert run(ALONE.format(modules=hidden, snippet=SNIPPET), tmp_path) == printed
     before, after = (float(value) for value in re.findall(r"sum ([\d.]+)", OUTPUT))

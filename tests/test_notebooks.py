@@ -6,9 +6,9 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from saobp.study.publication.pages import PageExporter
-from saobp.study.records.execution import declared_parameters
-from saobp.study.setup import paths, typed_by_hand
+from companion.publication.pages import PageExporter
+from companion.records.execution import declared_parameters
+from companion.setup import paths, typed_by_hand
 
 DRAWS = re.compile(r"plot\(|\.subplots\(|heatmap\(|figures\.shown\(|costs\.\w+\(")
 PRIVATE = ("fullest", "twin", "stand-in", "made again", "told apart", "plateau", " hears ", " a token (", "nats a ")

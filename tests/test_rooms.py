@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import importlib
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -14,11 +15,11 @@ ROOT = Path(__file__).parents[1]
 
 
 def name_of(path):
-    """saobp/study/data/task_rows.py -> saobp.study.data.task_rows; a package is named by its folder."""
+    """companion/data/task_rows.py -> companion.data.task_rows; a package is named by its folder."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-FILES = {name_of(path): path for path in sorted((ROOT / "saobp").rglob("*.py"))}
+FILES = {name_of(path): path for top in ("saobp", "companion") for path in sorted((ROOT / top).rglob("*.py"))}
 SCRIPTS = {name_of(path): path for top in ("benchmarks", "tools") for path in sorted((ROOT / top).glob("*.py"))}
 
 
@@ -43,17 +44,17 @@ GRAPH = {name: {*imported(path.read_text(encoding="utf-8"), package_of(name))} -
 
 
 @pytest.mark.parametrize("source", [
-    "import saobp.study.figures.style", "from saobp.study.figures import style", "from . import style",
+    "import companion.figures.style", "from companion.figures import style", "from . import style",
     "from .style import PAGE", "from ..figures import style", "def page():\n    from ..figures.style import PAGE",
 ])  # fmt: skip
 def test_an_import_is_seen_however_it_is_written(source):
-    assert package_of("saobp.study.figures") == package_of("saobp.study.figures.maps") == "saobp.study.figures"
-    assert [*imported(source, "saobp.study.figures")] == ["saobp.study.figures.style"]
+    assert package_of("companion.figures") == package_of("companion.figures.maps") == "companion.figures"
+    assert [*imported(source, "companion.figures")] == ["companion.figures.style"]
 
 
 def room(module):
-    """The folder that a module lies in: saobp.study.data.task_rows -> saobp.study.data."""
-    return ".".join(module.split(".")[: 3 if module.startswith("saobp.study.") else 2])
+    """The folder that a module lies in: companion.data.task_rows -> companion.data."""
+    return ".".join(module.split(".")[: 3 if module.startswith("companion.") else 2])
 
 
 def test_no_room_or_module_imports_another_that_imports_it():
@@ -64,13 +65,14 @@ def test_no_room_or_module_imports_another_that_imports_it():
     TopologicalSorter({name: others - {name} for name, others in rooms.items()}).prepare()
 
 
-def test_the_method_and_the_story_world_import_nothing_of_the_study():
-    outside = {name: others for name, others in GRAPH.items() if not name.startswith("saobp.study")}
-    assert [(one, other) for one in outside for other in outside[one] if other.startswith("saobp.study")] == []
+def test_the_library_imports_nothing_of_the_companion():
+    outside = {name: others for name, others in GRAPH.items() if not name.startswith("companion")}
+    assert outside
+    assert [(one, other) for one in outside for other in outside[one] if other.startswith("companion")] == []
 
 
 def test_what_is_run_and_recorded_imports_nothing_of_what_is_made_from_records():
-    made = {f"saobp.study.{name}" for name in ("tables", "figures", "verdicts", "texts", "publication")}
+    made = {f"companion.{name}" for name in ("tables", "figures", "verdicts", "texts", "publication")}
     assert made <= {room(name) for name in GRAPH}
     recorded = {name: others for name, others in GRAPH.items() if room(name) not in made}
     assert [(one, other) for one in recorded for other in recorded[one] if room(other) in made] == []
@@ -92,28 +94,39 @@ def test_one_constant_has_one_home():
     for module, path in (FILES | SCRIPTS).items():
         for constant in constants(path):
             homes.setdefault(constant, []).append(module)
-    assert homes["LEVEL", "0.05"] == ["saobp.study.statistics.intervals"]
+    assert homes["LEVEL", "0.05"] == ["companion.statistics.intervals"]
     assert {"benchmarks.pretraining", "tools.lock"} <= SCRIPTS.keys()
     assert {constant: places for constant, places in homes.items() if len(places) > 1} == {}
 
 
-def test_every_public_name_is_importable_from_where_it_was_and_a_wrong_one_is_named():
+def test_every_public_name_is_importable_and_a_wrong_one_is_named():
     import saobp
-    import saobp.capture
-    import saobp.diagnostics
-    import saobp.graph
-    import saobp.huggingface
-    from saobp.measure import capture, graph
 
-    assert saobp.capture.capture is capture.capture and saobp.graph.token_graph is graph.token_graph
-    assert saobp.diagnostics.gtd is saobp.gtd and saobp.huggingface.apply is saobp.apply
     assert all(getattr(saobp, name) is not None for name in saobp.__all__) and dir(saobp) == saobp.__all__
     with pytest.raises(AttributeError, match="has no attribute 'refined'"):
         _ = saobp.refined
 
 
+@pytest.mark.parametrize(
+    ("former", "home"),
+    [
+        ("saobp.capture", "saobp.measure.capture"),
+        ("saobp.diagnostics", "saobp.measure.gtd_and_entropy"),
+        ("saobp.graph", "saobp.measure.graph"),
+        ("saobp.huggingface", "saobp.models.apply"),
+        ("saobp.study.figures.style", "companion"),
+        ("saobp.storyworld.world", "companion.storyworld"),
+    ],
+)
+def test_a_former_module_is_answered_by_its_home(former, home):
+    with pytest.raises(ModuleNotFoundError) as raised:
+        importlib.import_module(former)
+    assert str(raised.value).endswith(f"has moved: import {home}")
+    importlib.import_module(home)
+
+
 LIGHT = """import sys
-for room in ("saobp", "saobp.study.figures", "saobp.study.verdicts", "saobp.study.publication.cli", "papermill"):
+for room in ("saobp", "companion.figures", "companion.verdicts", "companion.publication.cli", "papermill"):
     __import__(room)
     print(room, *({"lark"} if room == "papermill" else {"torch", "transformers", "datasets"}) & {*sys.modules})
 """

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import PIL.Image
 
+from companion.setup import paths
+from companion.setup.sizes_and_strengths import strength_of
 from saobp.measure.inspection import explorer
 from saobp.measure.prose import prose
 from saobp.models import public
-from saobp.study.setup import paths
-from saobp.study.setup.sizes_and_strengths import strength_of
 
 PICTURE = paths.root() / "texts" / "explorer.png"
 WIDTH, HEIGHT = 1000, 720

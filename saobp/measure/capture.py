@@ -80,7 +80,7 @@ def capture(
     Returns:
         samples, tokens, layers, heads; the plan; `matrices`: for raw and refined the means over samples, by
         layer and head, by layer ("by_layer"), over all ("overall"), by query position; `nan`: how many values
-        were undefined. The columns are explained in `saobp.diagnostics` and `saobp.graph`; `moved` is the
+        were undefined. The columns are explained in `saobp.measure.gtd_and_entropy` and `saobp.measure.graph`; `moved` is the
         mean total variation distance of a row from its raw one, mass_* the share of attention a class of
         tokens gets.
 

@@ -28,7 +28,7 @@ try:
     import pyarrow as pa
     import pyarrow.parquet as pq
 except ModuleNotFoundError:
-    raise ModuleNotFoundError("saobp.capture needs pyarrow: pip install 'saobp[measure]'", name="pyarrow") from None
+    raise ModuleNotFoundError("saobp.measure.capture needs pyarrow: pip install 'saobp[measure]'", name="pyarrow") from None
 
 MATRICES = ("raw", "refined")
 METADATA = b"saobp"
@@ -139,7 +139,7 @@ def summary(path: str | Path) -> dict[str, Any]:
     """Summarise a finished capture from its file's metadata: means over samples and counts of NaN."""
     said = _metadata(Path(path))
     if "parts" not in said:
-        raise ValueError(f"{path}: not a finished capture; run saobp.capture.capture again")
+        raise ValueError(f"{path}: not a finished capture; run saobp.measure.capture.capture again")
     tally = Tally.from_json(said["tally"])
     layers, heads = tally.sums["gtd"].shape[1:]
     size = {"samples": tally.samples, "tokens": tally.tokens, "layers": layers, "heads": heads}

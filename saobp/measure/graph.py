@@ -22,7 +22,7 @@ from saobp.equations.checks import check_shape, check_whole, quoted
 try:
     import igraph
 except ModuleNotFoundError:
-    raise ModuleNotFoundError("saobp.graph needs igraph: pip install 'saobp[measure]'", name="igraph") from None
+    raise ModuleNotFoundError("saobp.measure.graph needs igraph: pip install 'saobp[measure]'", name="igraph") from None
 
 JOINED = {"mean": lambda one, other: (one + other) / 2, "max": torch.maximum, "min": torch.minimum}
 SYMMETRIES = (*JOINED,)

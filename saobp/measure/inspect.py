@@ -37,7 +37,7 @@ MEASURES = {
     "sparsity": "sparsity",
     "moved": "total variation",
 }
-"""Measures by name, as in `saobp.diagnostics`, and their titles; `moved` is the total variation from the softmax."""
+"""Measures by name, as in `saobp.measure.gtd_and_entropy`, and their titles; `moved` is the total variation from the softmax."""
 
 FACTORS = ("high", "low", "elemmul", "sinkhorn")
 CURVE = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)

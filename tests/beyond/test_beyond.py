@@ -11,13 +11,13 @@ from example_records import exam
 from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
-from saobp.study import records
-from saobp.study.beyond import accuracy_by_hops as hops
-from saobp.study.beyond import message_rounds, multihop, questions
-from saobp.study.setup import paths
-from saobp.study.setup.recipes import MultiHop
-from saobp.study.setup.studies import load_study
-from saobp.study.training import architectures
+from companion import records
+from companion.beyond import accuracy_by_hops as hops
+from companion.beyond import message_rounds, multihop, questions
+from companion.setup import paths
+from companion.setup.recipes import MultiHop
+from companion.setup.studies import load_study
+from companion.training import architectures
 
 STORIES = MultiHop(
     layers=[1], algorithms=["original", "high"], seeds=[0, 1], hops=2, entities=8, items=6, hidden=16, heads=2,

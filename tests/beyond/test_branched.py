@@ -6,11 +6,11 @@ import pytest
 import torch
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study.beyond import branched, plan
-from saobp.study.data.masking import SeededMasking
-from saobp.study.evaluation import heldout
-from saobp.study.evaluation.heldout import HeldOut
-from saobp.study.setup.studies import load_study
+from companion.beyond import branched, plan
+from companion.data.masking import SeededMasking
+from companion.evaluation import heldout
+from companion.evaluation.heldout import HeldOut
+from companion.setup.studies import load_study
 
 CHOSEN = plan.section(plan.file(), "branched", branched.Branched).model_copy(
     update={"arms": ["original", "high"], "trunks": [1], "below": 0.0, "every": 4, "steps": 4}

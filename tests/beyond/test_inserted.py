@@ -11,13 +11,13 @@ from click.testing import CliRunner
 from scipy.stats import spearmanr
 
 import saobp
+from companion.beyond import inserted, plan
+from companion.data import sources
+from companion.setup.studies import load_study
+from companion.training import pretraining
 from saobp.models import public
 from saobp.models.apply import raw_attentions
 from saobp.models.models_by_name import Opened
-from saobp.study.beyond import inserted, plan
-from saobp.study.data import sources
-from saobp.study.setup.studies import load_study
-from saobp.study.training import pretraining
 
 PLANNED = plan.section(plan.file(), "retrofit-untrained", inserted.Untrained)
 

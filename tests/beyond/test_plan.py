@@ -11,17 +11,17 @@ import torch
 from click.testing import CliRunner
 from small_models import network, word_tokenizer
 
+from companion import records
+from companion.beyond import branched, inserted, multihop, plan, retrofit
+from companion.cost import alternations
+from companion.data import sources
+from companion.data.task_rows import load_task
+from companion.setup import paths
+from companion.setup.recipes import Finetuning
+from companion.setup.sizes_and_strengths import SIZES
+from companion.setup.studies import load_study
+from companion.training.architectures import refine_with
 from saobp.models import public
-from saobp.study import records
-from saobp.study.beyond import branched, inserted, multihop, plan, retrofit
-from saobp.study.cost import alternations
-from saobp.study.data import sources
-from saobp.study.data.task_rows import load_task
-from saobp.study.setup import paths
-from saobp.study.setup.recipes import Finetuning
-from saobp.study.setup.sizes_and_strengths import SIZES
-from saobp.study.setup.studies import load_study
-from saobp.study.training.architectures import refine_with
 
 READERS = {
     "retrofit": retrofit.Retrofit, "retrofit-untrained": inserted.Untrained, "hops": multihop.KnownHops,

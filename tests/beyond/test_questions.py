@@ -8,8 +8,8 @@ from random import Random
 import pytest
 import torch
 
-from saobp.study.beyond import questions
-from saobp.study.setup.recipes import MultiHop, Pretraining
+from companion.beyond import questions
+from companion.setup.recipes import MultiHop, Pretraining
 
 PLAN = MultiHop(
     layers=[2], algorithms=["original"], seeds=[0], items=40,

@@ -9,13 +9,13 @@ import pytest
 from scipy import stats
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study import records
-from saobp.study.beyond import strength_training, strengths
-from saobp.study.figures.beyond_the_paper import strengths as figure
-from saobp.study.setup.recipes import Beyond, Larger
-from saobp.study.statistics import holm
-from saobp.study.training import trainer
-from saobp.study.training.watch import Diverged
+from companion import records
+from companion.beyond import strength_training, strengths
+from companion.figures.beyond_the_paper import strengths as figure
+from companion.setup.recipes import Beyond, Larger
+from companion.statistics import holm
+from companion.training import trainer
+from companion.training.watch import Diverged
 
 PLAN = Beyond(
     model="mini-quarter", strengths=[0.0, 0.5], learned=["head", "layer"],

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from companion import records
+from companion.beyond import plan
+from companion.cost import alternations, cost_tables, length, timing, whole_model
+from companion.figures.beyond_the_paper import costs
+from companion.paper import arithmetic, comparisons, numbers
+from companion.setup import paths
+from companion.training import architectures
 from saobp.fused.tiled import native
-from saobp.study import records
-from saobp.study.beyond import plan
-from saobp.study.cost import alternations, cost_tables, length, timing, whole_model
-from saobp.study.figures.beyond_the_paper import costs
-from saobp.study.paper import arithmetic, comparisons, numbers
-from saobp.study.setup import paths
-from saobp.study.training import architectures
 
 SMALL = {"sequences": 2, "length": 16}
 

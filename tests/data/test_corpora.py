@@ -10,12 +10,12 @@ import torch
 from small_hub import refused, word_tokenizer, write_split
 from tokenizers.processors import TemplateProcessing
 
-from saobp.study.data import corpora, sources
-from saobp.study.data.corpora import token_blocks
-from saobp.study.data.documents import Mixture
-from saobp.study.setup import paths
-from saobp.study.setup.studies import load_study
-from saobp.study.training import pretraining
+from companion.data import corpora, sources
+from companion.data.corpora import token_blocks
+from companion.data.documents import Mixture
+from companion.setup import paths
+from companion.setup.studies import load_study
+from companion.training import pretraining
 
 SMOKE = load_study("smoke")
 TEXTS = [f"story number {n} has a hat and a cat" for n in range(20)]

@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_hub import refused, write_split
 
-from saobp.study.data.documents import Mixture, interleave
-from saobp.study.data.sources import FolderSource
+from companion.data.documents import Mixture, interleave
+from companion.data.sources import FolderSource
 
 LONG = "this paragraph has more than eight words so that it counts"
 

@@ -3,8 +3,8 @@ import pytest
 import torch
 from small_hub import race_rows, word_tokenizer
 
-from saobp.study.data.encoding import collator, encode
-from saobp.study.setup.tasks_and_metrics import TASKS
+from companion.data.encoding import collator, encode
+from companion.setup.tasks_and_metrics import TASKS
 
 PAIRS = [
     {"sentence1": "one two three four five six seven eight", "sentence2": "nine ten", "label": 1},

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_hub import word_tokenizer
 
-from saobp.study.data import squad
-from saobp.study.data.encoding import encode
-from saobp.study.data.squad import best_answers, best_span, exact_match_and_f1
-from saobp.study.setup.tasks_and_metrics import TASKS
+from companion.data import squad
+from companion.data.encoding import encode
+from companion.data.squad import best_answers, best_span, exact_match_and_f1
+from companion.setup.tasks_and_metrics import TASKS
 
 CONTEXT = "Ada lives in the old town of Elmere. Her friend Ben, a baker, owns the red kite of Ada."
 QUESTION = "Who owns the kite?"

@@ -4,9 +4,9 @@ import pytest
 from datasets import ClassLabel, Dataset
 from small_hub import race_rows, refused, write_split
 
-from saobp.study.data.sources import FolderSource, resolve
-from saobp.study.data.task_rows import _answered, load_reported, load_task
-from saobp.study.setup.tasks_and_metrics import TASKS
+from companion.data.sources import FolderSource, resolve
+from companion.data.task_rows import _answered, load_reported, load_task
+from companion.setup.tasks_and_metrics import TASKS
 
 PAIRS = [{"sentence1": f"a {n}", "sentence2": f"b {n}", "label": n % 2, "idx": n, "hops": n % 4} for n in range(50)]
 

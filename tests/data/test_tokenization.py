@@ -5,9 +5,9 @@ import shutil
 import pytest
 from small_hub import refused, write_split
 
-from saobp.study.data.sources import FolderSource
-from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
-from saobp.study.setup import paths
+from companion.data.sources import FolderSource
+from companion.data.tokenizers import make_tokenizer, tokenizer_fingerprint
+from companion.setup import paths
 
 TOLD = "The keeper of the {} lighthouse reread {} unreadable letters, thinking."
 TEXTS = [TOLD.format(name, number) for number, name in enumerate("abcde" * 6)]

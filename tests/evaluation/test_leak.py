@@ -6,9 +6,9 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from saobp.study.evaluation import future_leak
-from saobp.study.evaluation.future_leak import sequence_interval, trained_losses
-from saobp.study.training.architectures import LEAKY, refine_with
+from companion.evaluation import future_leak
+from companion.evaluation.future_leak import sequence_interval, trained_losses
+from companion.training.architectures import LEAKY, refine_with
 
 SMALL = {"batch": 32, "sequences": 300, "vocabulary": 4, "length": 6, "width": 32}
 

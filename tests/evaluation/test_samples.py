@@ -10,12 +10,12 @@ from small_hub import race_rows, word_tokenizer
 from small_models import RandomText, network
 from transformers import BertForMaskedLM
 
+from companion.data.task_rows import Task
+from companion.evaluation import attention
+from companion.setup.labels import ATTENTION_MEASURES, GRAPH_MEASURES
+from companion.setup.tasks_and_metrics import TASKS
+from companion.training import regularizers
 from saobp.measure.capture import capture
-from saobp.study.data.task_rows import Task
-from saobp.study.evaluation import attention
-from saobp.study.setup.labels import ATTENTION_MEASURES, GRAPH_MEASURES
-from saobp.study.setup.tasks_and_metrics import TASKS
-from saobp.study.training import regularizers
 
 
 def test_the_interval_is_that_of_the_change_or_of_the_refined_matrix_with_samples_and_not_heads_as_the_unit(tmp_path):

@@ -5,11 +5,11 @@ import datasets
 import numpy as np
 import pytest
 
-from saobp.study.data.task_rows import Task
-from saobp.study.evaluation.scoring import finished, floor, score, score_predictions, table
-from saobp.study.records.schema import Failed
-from saobp.study.setup.tasks_and_metrics import TASKS
-from saobp.study.statistics.task_scores import headline_interval
+from companion.data.task_rows import Task
+from companion.evaluation.scoring import finished, floor, score, score_predictions, table
+from companion.records.schema import Failed
+from companion.setup.tasks_and_metrics import TASKS
+from companion.statistics.task_scores import headline_interval
 
 
 def rows(labels, **columns):

@@ -7,10 +7,10 @@ import torch
 from small_hub import race_rows, word_tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from saobp.study.evaluation import zeroshot
-from saobp.study.evaluation.zeroshot import causal_perplexity, log_likelihoods, prompt, zero_shot
-from saobp.study.setup.tasks_and_metrics import TASKS
-from saobp.study.statistics import over_samples
+from companion.evaluation import zeroshot
+from companion.evaluation.zeroshot import causal_perplexity, log_likelihoods, prompt, zero_shot
+from companion.setup.tasks_and_metrics import TASKS
+from companion.statistics import over_samples
 
 BOOLQ = {"passage": "the hat is red .", "question": "is the hat red", "answer": True, "label": 1}
 TOKENIZER = word_tokenizer("article question answer yes no what colour is the hat", "red blue green black story")

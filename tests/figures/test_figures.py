@@ -16,13 +16,13 @@ from scipy import stats
 from sentences import numbers_in
 
 import saobp
-from saobp.study import figures, tables
-from saobp.study import records as records_of
-from saobp.study.figures import by_seed, drawing, grids, gtd_beside_graph_measures, maps, publishing, style
-from saobp.study.figures.beyond_the_paper import claims, costs, decoders, gains, hops, inserted, strengths
-from saobp.study.publication import results
-from saobp.study.setup import labels, paths
-from saobp.study.tables import captions
+from companion import figures, tables
+from companion import records as records_of
+from companion.figures import by_seed, drawing, grids, gtd_beside_graph_measures, maps, publishing, style
+from companion.figures.beyond_the_paper import claims, costs, decoders, gains, hops, inserted, strengths
+from companion.publication import results
+from companion.setup import labels, paths
+from companion.tables import captions
 
 DRAWN = [n for n in figures.FIGURES if n not in (7, 8, 9, "glance", "tokens")]  # 7 to 9 are drawn as 3 and 4
 DECODERS = [examples.decoder(algorithm=name) for name in ("original", "high", "high_all_rows")]

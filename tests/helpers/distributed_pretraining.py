@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from small_models import network, pretrain
 from torch.multiprocessing import start_processes
 
-from saobp.study.training import regularizers
+from companion.training import regularizers
 
 PROCESSES = 2
 

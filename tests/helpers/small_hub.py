@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import BertTokenizer
 
-from saobp.study.data.splits import DataError
+from companion.data.splits import DataError
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,:?!_'"
 

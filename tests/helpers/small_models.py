@@ -7,9 +7,9 @@ import torch
 from torch.utils.data import Dataset
 from transformers import BertForMaskedLM, BertTokenizer, TrainerCallback
 
-from saobp.study.data.masking import SeededMasking
-from saobp.study.setup.recipes import Pretraining
-from saobp.study.training import architectures, trainer
+from companion.data.masking import SeededMasking
+from companion.setup.recipes import Pretraining
+from companion.training import architectures, trainer
 
 RECIPE = Pretraining(
     length=16, batch=4, steps=30, learning_rate=1e-3, warmup=5, dropout=0.1, evaluations=4,

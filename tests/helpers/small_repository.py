@@ -5,7 +5,7 @@ import subprocess
 import sys
 from urllib.parse import quote
 
-from saobp.study.setup import paths
+from companion.setup import paths
 
 ODD = "a b's #1 {x} ü"  # a name that a shell, YAML, Snakemake and papermill each read in their own way
 
@@ -22,7 +22,7 @@ def one_of_each(name):
 def repository(folder, name):
     """Lay out a repository of links, with one small study of one model, one algorithm and two tasks."""
     folder.mkdir()
-    for entry in ("saobp", "Snakefile", "data", "figures", "texts"):
+    for entry in ("companion", "saobp", "Snakefile", "data", "figures", "texts"):
         (folder / entry).symlink_to(paths.root() / entry)
     (folder / "notebooks" / "studies").mkdir(parents=True)
     for notebook in (paths.root() / "notebooks").glob("*.ipynb"):

@@ -1,4 +1,4 @@
-"""saobp.capture: its numbers are those of the single matrices, whatever is batched, padded or killed."""
+"""saobp.measure.capture: its numbers are those of the single matrices, whatever is batched, padded or killed."""
 
 import functools
 import itertools

@@ -1,4 +1,4 @@
-"""saobp.capture on the models, inputs, types and file names that people have: captured, or refused in one line."""
+"""saobp.measure.capture on the models, inputs, types and file names that people have: captured, or refused in one line."""
 
 import functools
 import os

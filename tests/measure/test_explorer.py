@@ -19,11 +19,11 @@ from screenshot import BROWSER
 from small_models import word_tokenizer
 
 import saobp
+from companion.publication.cli import main
 from saobp.measure import inspect
 from saobp.measure.gtd_and_entropy import attention_entropy, column_mass_maximum, gtd
 from saobp.measure.inspection import explorer
 from saobp.measure.inspection import maps as maps_of_models
-from saobp.study.publication.cli import main
 
 HEADLESS = (BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom")
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium here: apt-get install chromium")

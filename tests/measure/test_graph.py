@@ -1,4 +1,4 @@
-"""saobp.graph against networkx, slow loops and graphs worked by hand."""
+"""saobp.measure.graph against networkx, slow loops and graphs worked by hand."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""saobp.diagnostics against slow loops from the equations, closed forms, invariants."""
+"""saobp.measure.gtd_and_entropy against slow loops from the equations, closed forms, invariants."""
 
 import math
 import operator

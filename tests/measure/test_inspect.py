@@ -18,12 +18,12 @@ from safetensors.torch import load_file, save_file
 from small_models import word_tokenizer
 
 import saobp
+from companion.publication.cli import main
 from saobp.measure import inspect as inspecting
 from saobp.measure.inspection import explorer, maps, predictions
 from saobp.measure.inspection.maps import one_step
 from saobp.measure.streams import StreamedBootstrap
 from saobp.models import models_by_name
-from saobp.study.publication.cli import main
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from saobp.study.figures.beyond_the_paper import gains as pictures
-from saobp.study.paper import arithmetic, audit, comparisons, numbers
+from companion.figures.beyond_the_paper import gains as pictures
+from companion.paper import arithmetic, audit, comparisons, numbers
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from saobp.study.setup import paths
+from companion.setup import paths
 
 FILE = paths.root() / "data" / "published" / "quotations.csv"
 NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))

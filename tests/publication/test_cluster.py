@@ -8,8 +8,8 @@ import pytest
 import yaml
 from small_repository import ODD, made, repository
 
-from saobp.study.publication import cli, workflow
-from saobp.study.setup import paths
+from companion.publication import cli, workflow
+from companion.setup import paths
 
 STUB = Path(__file__).parents[1] / "helpers" / "cluster" / "slurm"
 CLUSTERS = paths.root() / "profiles" / "cluster"

@@ -4,9 +4,9 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from saobp.study import records
-from saobp.study.publication import cli, executed_notebooks, pages
-from saobp.study.setup import paths
+from companion import records
+from companion.publication import cli, executed_notebooks, pages
+from companion.setup import paths
 
 DEFAULTS = 'study_name = "smoke"\nrecord = ""\nmodel = "mini"\nalgorithm = "high"\nseed = 42\nlength = 8  # tokens\n'
 

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from saobp.study.data import sources
-from saobp.study.publication import cli, fitted_studies, workflow
-from saobp.study.setup import paths
-from saobp.study.setup.recipes import Pretraining
-from saobp.study.setup.studies import StudyError, load_study
-from saobp.study.training import departures, pretraining
+from companion.data import sources
+from companion.publication import cli, fitted_studies, workflow
+from companion.setup import paths
+from companion.setup.recipes import Pretraining
+from companion.setup.studies import StudyError, load_study
+from companion.training import departures, pretraining
 
 PAPER, SMOKE = load_study("paper"), load_study("smoke")
 

@@ -11,12 +11,12 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from saobp.study import records
-from saobp.study.publication import executed_notebooks, forked_runs
-from saobp.study.setup import paths
+from companion import records
+from companion.publication import executed_notebooks, forked_runs
+from companion.setup import paths
 
 SAVE = (
-    "\nfrom saobp.study.records import Run"
+    "\nfrom companion.records import Run"
     "\nsaved = Run('derivation', study_name=study_name, parameters={}).save(record, {})"
 )
 CELLS = {

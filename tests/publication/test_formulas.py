@@ -2,7 +2,7 @@
 
 import pytest
 
-from saobp.study.publication import formulas
+from companion.publication import formulas
 
 THIN = '<mspace width="0.1667em" />'
 

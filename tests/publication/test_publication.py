@@ -9,11 +9,11 @@ import sys
 import pytest
 from example_records import attention, pretrain
 
+from companion import records
+from companion.publication import cli, results
+from companion.setup import paths
+from companion.setup import studies as studies_of
 from saobp.measure.inspection import by_name
-from saobp.study import records
-from saobp.study.publication import cli, results
-from saobp.study.setup import paths
-from saobp.study.setup import studies as studies_of
 
 
 def test_a_table_or_figure_without_a_study_is_of_the_results_that_are_shown_or_of_the_study_that_has_it(

@@ -14,15 +14,15 @@ from matplotlib import image
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from screenshot import BROWSER as CHROMIUM
 
+from companion import records
+from companion.publication import cli, report
+from companion.setup import paths
+from companion.texts import fill
 from saobp.models import public
-from saobp.study import records
-from saobp.study.publication import cli, report
-from saobp.study.setup import paths
-from saobp.study.texts import fill
 
 NOTEBOOKS = paths.root() / "notebooks"
 SOURCES = (
-    "[`saobp.refine`](../saobp/equations/refine.py#refine), [a line](../saobp/study/publication/pages.py#L20), [tests]"
+    "[`saobp.refine`](../saobp/equations/refine.py#refine), [a line](../companion/publication/pages.py#L20), [tests]"
     "(../tests/), [the commands](../README.md#two-commands), [symbols](01-derivation.ipynb#Symbols), "
     "[numbers](../data/published/table2.csv)"
 )

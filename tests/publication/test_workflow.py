@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from small_repository import ODD, given, made, one_of_each, repository, snakemake
 
-from saobp.study import records
-from saobp.study.publication import cli, workflow
-from saobp.study.publication.workflow import WorkflowFailed
-from saobp.study.setup import paths
-from saobp.study.setup.studies import load_study
+from companion import records
+from companion.publication import cli, workflow
+from companion.publication.workflow import WorkflowFailed
+from companion.setup import paths
+from companion.setup.studies import load_study
 
 
 def test_the_second_run_in_a_folder_is_told_who_holds_it_and_what_has_ended_holds_nothing(tmp_path):
@@ -89,7 +89,7 @@ def test_every_command_of_a_clone_in_a_folder_of_any_name_has_its_paths_whole(tm
                 assert (odd / "build" / "little" / words[words.index("run") + 1]).resolve().is_file()
     (shared,) = [command for command in commands if "torch.distributed.run" in command]
     first, then = shared.split(" && ")  # two processes train, and the notebook finds it done
-    assert "--nproc-per-node 2 -m saobp.study.training.pretraining" in first and "forked_runs.py run" in then
+    assert "--nproc-per-node 2 -m companion.training.pretraining" in first and "forked_runs.py run" in then
     assert "--model mini-quarter --algorithm high --seed 42" in first
 
 
@@ -214,7 +214,7 @@ TIMES = ("seconds", "per_second", "timings", "started", "duration", "sittings") 
 
 def start(folder):
     """Start the whole study in a session of its own."""
-    command = [sys.executable, "-m", "saobp.study.publication.cli", "reproduce", "--study", "little", "--cores", "2"]
+    command = [sys.executable, "-m", "companion.publication.cli", "reproduce", "--study", "little", "--cores", "2"]
     with (folder / "log").open("a") as log:
         return subprocess.Popen(command, cwd=folder, env=given(), stdout=log, stderr=log, start_new_session=True)
 

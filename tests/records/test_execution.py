@@ -7,10 +7,10 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from saobp.study.publication import cli, executed_notebooks
-from saobp.study.records import execution
-from saobp.study.records.execution import NotebookFailed
-from saobp.study.setup import paths
+from companion.publication import cli, executed_notebooks
+from companion.records import execution
+from companion.records.execution import NotebookFailed
+from companion.setup import paths
 
 PARAMETERS = """study_name = "smoke"  # a comment
 steps = 3
@@ -24,7 +24,7 @@ seed = finetune_seed = 42
 record = ""
 """
 WRITES = (
-    "from saobp.study.records import Run\n"
+    "from companion.records import Run\n"
     'result = Run("derivation", study_name=study_name, parameters=dict(steps=steps, rate=rate)).save(record, {"x": 1})'
 )
 

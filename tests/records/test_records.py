@@ -11,10 +11,10 @@ import pytest
 import torch
 from example_records import FAILED, exam
 
-from saobp.study import records
-from saobp.study.records import RecordError, Run, schema
-from saobp.study.records.schema import Record
-from saobp.study.setup import paths
+from companion import records
+from companion.records import RecordError, Run, schema
+from companion.records.schema import Record
+from companion.setup import paths
 
 
 def saved(tmp_path, name="a", metrics=None, **parameters):

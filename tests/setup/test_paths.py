@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from saobp.study.setup import paths
+from companion.setup import paths
 
 
 @pytest.fixture

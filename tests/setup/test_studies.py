@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from saobp.study.setup import paths
-from saobp.study.setup.recipes import Schedule
-from saobp.study.setup.studies import StudyError, available, load_study
+from companion.setup import paths
+from companion.setup.recipes import Schedule
+from companion.setup.studies import StudyError, available, load_study
 
 SMOKE = (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from saobp.study.setup import typed_by_hand
+from companion.setup import typed_by_hand
 
 
 @pytest.mark.parametrize(("text", "like", "value"), [

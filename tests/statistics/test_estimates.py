@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from saobp.study.evaluation import scoring
-from saobp.study.setup.tasks_and_metrics import GLUE
-from saobp.study.statistics import estimates, task_scores
+from companion.evaluation import scoring
+from companion.setup.tasks_and_metrics import GLUE
+from companion.statistics import estimates, task_scores
 
 
 @pytest.mark.parametrize("task", ["race", "cola", "stsb"])

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import expit
 
-from saobp.study import statistics
-from saobp.study.statistics import Error, holm, mean_interval, over_samples, paired_difference
-from saobp.study.statistics.intervals import perplexity
-from saobp.study.statistics.seeds import seed_gaps
-from saobp.study.statistics.trajectories import NEARLY_ONE, across_runs, correlation
+from companion import statistics
+from companion.statistics import Error, holm, mean_interval, over_samples, paired_difference
+from companion.statistics.intervals import perplexity
+from companion.statistics.seeds import seed_gaps
+from companion.statistics.trajectories import NEARLY_ONE, across_runs, correlation
 
 
 def test_mean_interval_of_one_seed_covers_the_items_only_and_what_is_alike_or_alone_has_none():

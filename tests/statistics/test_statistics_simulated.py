@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from saobp.study import statistics, verdicts
-from saobp.study.paper import numbers
-from saobp.study.statistics import seeds
-from saobp.study.statistics.trajectories import across_runs
-from saobp.study.verdicts import attention, claims_and_measurements, outcomes
+from companion import statistics, verdicts
+from companion.paper import numbers
+from companion.statistics import seeds
+from companion.statistics.trajectories import across_runs
+from companion.verdicts import attention, claims_and_measurements, outcomes
 
 
 @pytest.fixture(params=[pytest.param(150, id="few"), pytest.param(3000, id="many", marks=pytest.mark.nightly)])

@@ -3,9 +3,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from saobp.study.figures import correlations
-from saobp.study.statistics import trajectories
-from saobp.study.texts import tables as texts
+from companion.figures import correlations
+from companion.statistics import trajectories
+from companion.texts import tables as texts
 
 
 def test_a_point_is_a_checkpoint_of_pretraining_or_a_task_or_else_a_run_read_at_its_last_check():

@@ -16,7 +16,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import scale
 
-from saobp.storyworld import inference
+from companion.storyworld import inference
 
 ITEMS, MARGIN = 2000, 0.03  # three points are nearly three standard deviations of a coin's 2,000 throws
 TASKS = {

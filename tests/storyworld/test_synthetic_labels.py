@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 import story_reader
 
-from saobp.storyworld import lexicon, writer
-from saobp.storyworld.activities import STEPS
+from companion.storyworld import lexicon, writer
+from companion.storyworld.activities import STEPS
 
 COUNT = 160
 

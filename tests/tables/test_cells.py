@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from sentences import numbers_in
 
-from saobp.study import tables, verdicts
-from saobp.study.figures import correlations
-from saobp.study.paper import numbers
-from saobp.study.statistics import Estimate, trajectories
-from saobp.study.tables import scores
-from saobp.study.tables.cells import Cell, decimal, digits, effect
-from saobp.study.tables.render import Table
+from companion import tables, verdicts
+from companion.figures import correlations
+from companion.paper import numbers
+from companion.statistics import Estimate, trajectories
+from companion.tables import scores
+from companion.tables.cells import Cell, decimal, digits, effect
+from companion.tables.render import Table
 
 
 @pytest.mark.parametrize(("value", "half", "text"), [

@@ -11,12 +11,12 @@ import pytest
 from scipy import stats
 from sentences import numbers_in
 
-from saobp.study import tables
-from saobp.study.paper import numbers
-from saobp.study.records import select
-from saobp.study.setup import paths
-from saobp.study.setup.tasks_and_metrics import GLUE
-from saobp.study.statistics import estimates, holm
+from companion import tables
+from companion.paper import numbers
+from companion.records import select
+from companion.setup import paths
+from companion.setup.tasks_and_metrics import GLUE
+from companion.statistics import estimates, holm
 
 MEANS = {
     "gtd": {"mean": 0.7512, "low": 0.7496, "high": 0.7528, "samples": 64.0, "undefined": 0.0},

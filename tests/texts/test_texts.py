@@ -15,15 +15,15 @@ import torch
 from jinja2 import Environment, nodes
 from scipy import stats
 
+from companion import tables as study_tables
+from companion import verdicts
+from companion.figures import style
+from companion.records import tracked
+from companion.setup import labels, paths
+from companion.statistics import Estimate, mean_interval
+from companion.tables import captions, cells
+from companion.texts import attention, costs, exam, fill, planned, public_encoder, tables
 from saobp.equations import factors
-from saobp.study import tables as study_tables
-from saobp.study import verdicts
-from saobp.study.figures import style
-from saobp.study.records import tracked
-from saobp.study.setup import labels, paths
-from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.tables import captions, cells
-from saobp.study.texts import attention, costs, exam, fill, planned, public_encoder, tables
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
@@ -85,7 +85,7 @@ def leaves(said, name):
         yield from [(f"{name} {key}", text)] if isinstance(text, str) else leaves(text, f"{name} {key}")
 
 
-FILLED = [*sorted(fill.folder().rglob("*.j2")), paths.root() / "saobp/study/publication/templates/report.html"]
+FILLED = [*sorted(fill.folder().rglob("*.j2")), paths.root() / "companion/publication/templates/report.html"]
 TEMPLATES = dict(
     [(path.relative_to(paths.root()).as_posix(), path.read_text(encoding="utf-8")) for path in FILLED]
     + [*leaves(captions.of(), "table"), *leaves(captions.of(style.CAPTIONS), "figure")]

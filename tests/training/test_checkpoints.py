@@ -3,9 +3,9 @@
 import pytest
 from small_models import network, word_tokenizer
 
-from saobp.study.setup import paths, recipes
-from saobp.study.setup.studies import load_study
-from saobp.study.training import checkpoints
+from companion.setup import paths, recipes
+from companion.setup.studies import load_study
+from companion.training import checkpoints
 
 
 @pytest.mark.parametrize("damage, said", [

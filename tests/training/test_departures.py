@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from saobp.study.records import tracked
-from saobp.study.setup.sizes_and_strengths import WITHOUT_STRENGTH
-from saobp.study.setup.studies import TRACKED, StudyError, load_study
-from saobp.study.training import departures
+from companion.records import tracked
+from companion.setup.sizes_and_strengths import WITHOUT_STRENGTH
+from companion.setup.studies import TRACKED, StudyError, load_study
+from companion.training import departures
 
 WHOLE = SimpleNamespace(splits=[{"dataset": "Salesforce/wikitext", "complete": True}])
 SMALLER = {"Salesforce/wikitext:wikitext-2-v1": 1.0, "bookcorpus/bookcorpus": 1.0, "Skylion007/openwebtext": 1.0}

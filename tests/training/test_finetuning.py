@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from saobp.study.data import sources
-from saobp.study.data.encoding import encode
-from saobp.study.data.task_rows import load_task
-from saobp.study.evaluation import scoring
-from saobp.study.setup.studies import load_study
-from saobp.study.training import architectures, checkpoints, finetuning, pretraining
+from companion.data import sources
+from companion.data.encoding import encode
+from companion.data.task_rows import load_task
+from companion.evaluation import scoring
+from companion.setup.studies import load_study
+from companion.training import architectures, checkpoints, finetuning, pretraining
 
 STUDY = load_study("smoke")
 KINDS = ("rte", "mnli", "stsb", "squad", "race")  # two classes, three, a similarity, a span, a choice

@@ -5,10 +5,10 @@ import pytest
 import torch
 from small_models import RandomText, network, pretrain, word_tokenizer
 
+from companion.data.masking import SeededMasking
+from companion.evaluation.heldout import HeldOut, curve
+from companion.training import regularizers
 from saobp.measure.capture import capture
-from saobp.study.data.masking import SeededMasking
-from saobp.study.evaluation.heldout import HeldOut, curve
-from saobp.study.training import regularizers
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 

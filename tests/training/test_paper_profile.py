@@ -7,9 +7,9 @@ import torch
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from saobp.study.data.masking import SeededMasking, causal_batch
-from saobp.study.setup.studies import load_study
-from saobp.study.training import pretraining, trainer
+from companion.data.masking import SeededMasking, causal_batch
+from companion.setup.studies import load_study
+from companion.training import pretraining, trainer
 
 STUDY = load_study("paper")
 WORDS = 30_522  # of the released BERT's vocabulary

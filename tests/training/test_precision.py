@@ -9,9 +9,9 @@ import pytest
 import torch
 from small_models import RandomText, network, word_tokenizer
 
-from saobp.study.data.masking import SeededMasking
-from saobp.study.setup import paths
-from saobp.study.training import precision, regularizers
+from companion.data.masking import SeededMasking
+from companion.setup import paths
+from companion.training import precision, regularizers
 
 
 @pytest.fixture

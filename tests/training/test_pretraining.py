@@ -15,15 +15,15 @@ from safetensors.torch import load_file
 from small_hub import race_rows, write_split
 from small_models import RandomText, word_tokenizer
 
-from saobp.storyworld.writer import NOTE
-from saobp.study import records
-from saobp.study.data import sources
-from saobp.study.data.masking import causal_batch
-from saobp.study.records import schema
-from saobp.study.setup import paths
-from saobp.study.setup.studies import load_study
-from saobp.study.training import checkpoints, pretraining, trainer
-from saobp.study.training.architectures import LEAKY
+from companion import records
+from companion.data import sources
+from companion.data.masking import causal_batch
+from companion.records import schema
+from companion.setup import paths
+from companion.setup.studies import load_study
+from companion.storyworld.writer import NOTE
+from companion.training import checkpoints, pretraining, trainer
+from companion.training.architectures import LEAKY
 
 SMOKE, DECODER = load_study("smoke"), "gpt2-mini-quarter"
 RECIPE = SMOKE.decoder.pretrain.changed(steps=2, warmup=1, evaluations=2, evaluation_sequences=4, batch=4)

@@ -5,9 +5,9 @@ import torch
 from safetensors.torch import load_file
 from small_models import RandomText, network, pretrain, word_tokenizer
 
-from saobp.study.data import masking
-from saobp.study.training import regularizers
-from saobp.study.training.regularizers import EntropyRegularizer, SpectrumRegularizer
+from companion.data import masking
+from companion.training import regularizers
+from companion.training.regularizers import EntropyRegularizer, SpectrumRegularizer
 
 
 def attentions(layers=2, batch=3, heads=2, length=6, seed=0, sharp=3.0):

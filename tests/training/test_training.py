@@ -14,15 +14,15 @@ import torch
 from small_models import RECIPE, RandomText, network, pretrain, word_tokenizer
 from transformers import TrainerCallback
 
-from saobp.study import records
-from saobp.study.data.masking import SeededMasking
-from saobp.study.evaluation import heldout
-from saobp.study.evaluation.heldout import HeldOut
-from saobp.study.setup.sizes_and_strengths import body_parameters
-from saobp.study.statistics import over_samples
-from saobp.study.training import architectures, checkpoints, precision, trainer
-from saobp.study.training.trainer import evaluation_steps
-from saobp.study.training.watch import TrainingFailed
+from companion import records
+from companion.data.masking import SeededMasking
+from companion.evaluation import heldout
+from companion.evaluation.heldout import HeldOut
+from companion.setup.sizes_and_strengths import body_parameters
+from companion.statistics import over_samples
+from companion.training import architectures, checkpoints, precision, trainer
+from companion.training.trainer import evaluation_steps
+from companion.training.watch import TrainingFailed
 
 TOKENIZER = word_tokenizer()
 

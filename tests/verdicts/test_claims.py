@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from saobp.study import verdicts
-from saobp.study.paper import numbers
-from saobp.study.publication import cli
-from saobp.study.records import tracked
-from saobp.study.setup import paths
-from saobp.study.setup.tasks_and_metrics import GLUE
-from saobp.study.statistics import Error, Estimate, mean_interval, trajectories
-from saobp.study.verdicts import attention, gtd, outcomes, planned, scores
-from saobp.study.verdicts import studies as reading
-from saobp.study.verdicts.claims_and_measurements import Claim, measured
-from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED
+from companion import verdicts
+from companion.paper import numbers
+from companion.publication import cli
+from companion.records import tracked
+from companion.setup import paths
+from companion.setup.tasks_and_metrics import GLUE
+from companion.statistics import Error, Estimate, mean_interval, trajectories
+from companion.verdicts import attention, gtd, outcomes, planned, scores
+from companion.verdicts import studies as reading
+from companion.verdicts.claims_and_measurements import Claim, measured
+from companion.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED
 
 GAIN = Claim(
     id="gain", title="A gain", sentence="A gains.", place="Sec. 1", endpoint="score", unit="points", direction=1,
@@ -153,7 +153,7 @@ def test_a_misspelt_key_and_a_margin_that_the_plan_does_not_have_are_refused_in_
 
 
 @pytest.mark.parametrize(("measure", "said"), [
-    ({"by": "attention.nothing"}, "gain: measure: no function 'attention.nothing' in saobp/study/verdicts"),
+    ({"by": "attention.nothing"}, "gain: measure: no function 'attention.nothing' in companion/verdicts"),
     ({"by": "attention.step", "numbr": "gtd"}, "gain: measure: .*numb"),
     ({"number": "gtd"}, "measure: no function None"),
 ])  # fmt: skip

@@ -1,0 +1,246 @@
+"""Where data come from: the public hub, a folder laid out like it, or the embedded story world: the same columns."""
+
+import hashlib
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
+
+from companion.data.splits import Absent, DataError, Source, base_splits, first_line
+from companion.setup import paths
+from companion.setup.tasks_and_metrics import HUB_ROWS
+from saobp import storyworld
+
+REMEDY = "set SAOBP_DATA to 'hub', 'synthetic' or a folder laid out like the hub"
+MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])
+
+
+@dataclass(frozen=True)
+class HubSource(Source):
+    """The public Hugging Face hub, through `datasets.load_dataset`; cached where datasets caches."""
+
+    name: str = "hub"
+
+    def load(self, dataset: str, config: str | None, split: str) -> datasets.Dataset:
+        return _ask(datasets.load_dataset, dataset, config, split=split)
+
+    def stream(self, dataset: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
+        offline = os.environ.get("HF_HUB_OFFLINE", "0").upper() in {"1", "ON", "YES", "TRUE"}  # then from the cache
+        rows = _ask(datasets.load_dataset, dataset, config, split=split, streaming=not offline)
+        try:
+            yield from rows
+        except Exception as error:  # a dozen classes, some of them OSError: none is about our disk
+            reason = first_line(error)
+            raise DataError(f"{dataset} {split}: the hub broke off ({reason}); give the same command again") from None
+
+    def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
+        builder = _ask(datasets.load_dataset_builder, dataset, config)  # its hash holds the hub's revision
+        return hashlib.sha256(f"{dataset} {config} {split} {builder.hash}".encode()).hexdigest()[:16]
+
+    def files(self, repository: str, *names: str) -> str:
+        return repository
+
+    def known(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
+        found = _ask(datasets.load_dataset_builder, dataset, config).info.splits
+        names = found or _ask(datasets.get_dataset_split_names, dataset, config)
+        if split not in names:
+            name = f"{dataset} {config or ''}".strip()
+            raise Absent(f"{name}: no split {split!r} (found: {', '.join(names)}); name one of these")
+        rows = found[split].num_examples or None if found else None
+        due = HUB_ROWS.get((dataset, config), {}).get(split, rows)
+        note = "" if rows == due else f"the hub has {rows} rows of {due}"
+        note = "the hub states no count" if rows is None else note
+        return {"rows": rows or due or 0, "hub_rows": due, "complete": not note, "note": note}
+
+    def count(self, dataset: str, config: str | None, split: str) -> int:
+        return super().count(dataset, config, split) or len(self.load(dataset, config, split))
+
+
+def _ask(function: Callable, dataset: str, config: str | None, **options: Any) -> Any:
+    """Call a loader of datasets; where a data set still is a script, on the hub's parquet form."""
+    try:
+        return function(dataset, config, **options)
+    except Exception as error:  # the hub fails in a dozen classes; all mean the same here
+        if "scripts are no longer supported" in str(error) and "revision" not in options:
+            return _ask(function, dataset, config, revision="refs/convert/parquet", **options)
+        name = f"{dataset} {config or ''}".strip()
+        raise DataError(f"{name}: not to be had from the hub ({first_line(error)}); connect, or {REMEDY}") from None
+
+
+@dataclass(frozen=True)
+class FolderSource(Source):
+    """A folder laid out like the hub: `<owner>/<name>/<config>/<split>-*.parquet`, and a manifest.json.
+
+    Or as the hub converts sets, `<config>/<split>/0000.parquet`; `data/`, or no folder at all, is the configuration
+    `default`.
+    Only files inside the folder are read: an identifier or a link that leads outside is refused.
+    """
+
+    root: Path
+    name: str = "mirror"
+
+    def load(self, dataset: str, config: str | None, split: str) -> datasets.Dataset:
+        with _reading(f"{dataset} {split}"):
+            pieces = [
+                self._scan(dataset, config, base).to_table().slice(start, stop - start)
+                for base, start, stop in self.intervals(dataset, config, split)
+            ]
+            rows = pa.concat_tables(pieces, promote_options="permissive")
+        return datasets.Dataset(rows, fingerprint=self.fingerprint(dataset, config, split))
+
+    def stream(self, dataset: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
+        with _reading(f"{dataset} {split}"):
+            for batch in self._scan(dataset, config, split).to_batches(batch_size=1024):
+                yield from batch.to_pylist()
+
+    def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
+        files = [file for base in base_splits(split) for file in self._split(dataset, config, base)[0]]
+        cut = split if "[" in split else ""  # a slice is another text than the whole
+        found = b"".join(bytes.fromhex(paths.digest(file)) for file in files)
+        return hashlib.sha256(found + cut.encode()).hexdigest()[:16]
+
+    def files(self, repository: str, *names: str) -> Path:
+        folder = self._folder(repository)
+        for name in names:
+            if not self._inside(folder / name).is_file():
+                raise DataError(f"{folder / name}: no such file; copy it there from the hub's {repository}")
+        return folder
+
+    def known(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
+        rows, (_, entry) = self._scan(dataset, config, split).count_rows(), self._split(dataset, config, split)
+        public = HUB_ROWS.get((dataset, config), {})
+        posing = self.name == "synthetic" and bool(public)  # under a public set's name, but not its text
+        return {
+            "rows": rows,
+            "hub_rows": entry.get("published_rows", public.get(split)),
+            "complete": entry.get("complete", False) and not posing,
+            "note": entry.get("note") if entry else f"manifest.json does not know {split}",
+        }
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """What manifest.json says of every split: dataset -> config -> split -> rows, complete, note."""
+        file = self._inside(self.root / "manifest.json")
+        try:
+            return MANIFEST.validate_json(file.read_bytes()) if file.exists() else {}
+        except (OSError, ValidationError) as error:
+            form = "JSON of data set -> config -> split -> what is known of it"
+            raise DataError(f"{file}: is not {form} ({first_line(error)}); copy it again") from None
+
+    def _scan(self, dataset: str, config: str | None, split: str) -> pyarrow.dataset.Dataset:
+        """Return a split's files as one table on disk; a column has one type, whoever wrote which of them."""
+        (files, _), schemas = self._split(dataset, config, split), []
+        for file in files:
+            with _reading(file):
+                schemas.append(pa.schema([field.with_type(_simple(field.type)) for field in pq.read_schema(file)]))
+        with _reading(f"{dataset} {config or ''} {split}", "its files do not fit together"):
+            schema = pa.unify_schemas(schemas, promote_options="permissive")
+        return pyarrow.dataset.dataset(files, schema, format="parquet")
+
+    def _split(self, dataset: str, config: str | None, split: str) -> tuple[list[Path], dict[str, Any]]:
+        """Return the files of one split, whole ones inside the folder, and what manifest.json says of it."""
+        config = self._config(dataset, config)
+        folder = self._folder(dataset) / config
+        files = _by_split(folder)
+        if not (here := files.get(split)):
+            found = ", ".join(sorted(files)) or "none"
+            raise Absent(f"{folder}: no split {split!r} (found: {found}); name one of these")
+        # as many as their names tell: `-of-00003`, or numbers from 0000 on
+        told = re.search(r"-of-(\d+)(-[0-9a-f]+)?$", last := here[-1].stem)
+        if len(here) != (count := int(told[1]) if told else int(last) + 1 if last.isdecimal() else len(here)):
+            raise DataError(f"{folder}: {len(here)} of the {count} files of split {split!r}; copy the others")
+        entry = self.manifest.get(dataset, {}).get(config, {}).get(split, {})
+        size = sum(self._inside(f).stat().st_size for f in here)
+        if (stated := entry.get("bytes", size)) != size:
+            raise DataError(f"{here[0]}: {size} bytes where manifest.json says {stated}; copy the file again")
+        return here, entry
+
+    def _config(self, dataset: str, config: str | None) -> str:
+        """Return the folder of a configuration, "" for the data set's own; without a name the only one there is."""
+        folder = self._folder(dataset)
+        found = sorted(p.name for p in folder.iterdir() if p.is_dir() and _by_split(p))
+        own = [""] if any(folder.glob("*.parquet")) else []
+        usual = ["default", *own, "data", *(found if config is None and len(found) == 1 else [])]
+        for chosen in usual if config in (None, "default") else [config]:
+            if chosen in [*found, *own]:
+                return chosen
+        listed = ", ".join(found) or "none"
+        raise Absent(f"{folder}: no configuration {config!r} (found: {listed}); choose one of these")
+
+    def _folder(self, dataset: str) -> Path:
+        """Return the folder of a data set or tokenizer, or say that it is not here."""
+        folder = self._inside(self.root / dataset)
+        if not folder.is_dir():
+            found = ", ".join(sorted(path.relative_to(self.root).as_posix() for path in self.root.glob("*/*")))
+            raise Absent(f"{folder}: no such data set (found: {found}); name one of these, or {REMEDY}")
+        return folder
+
+    def _inside(self, path: Path) -> Path:
+        """Return a path unless links lead it out of the source's folder."""
+        if not path.resolve().is_relative_to(self.root.resolve()):
+            raise DataError(f"{path}: leads outside {self.root}; put a copy there instead of a link")
+        return path
+
+
+def _by_split(folder: Path) -> dict[str, list[Path]]:
+    """Return the files of every split: those named after it, else those in a folder of its name."""
+    named, nested = defaultdict(list), defaultdict(list)
+    for file in sorted(folder.glob("*.parquet")):
+        named[file.stem.split("-")[0]].append(file)
+    for file in sorted(folder.glob("*/*.parquet")):
+        nested[file.parent.name].append(file)
+    return nested | named
+
+
+def _simple(kind: pa.DataType) -> pa.DataType:
+    """Return a type without dictionaries and large or fixed-size forms."""
+    if pa.types.is_dictionary(kind):
+        return _simple(kind.value_type)
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(_simple(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_simple(field.type)) for field in kind])
+    return kind
+
+
+@contextmanager
+def _reading(place: Any, flaw: str = "cannot be read as parquet") -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{place}: {flaw} ({first_line(error)}); copy it again") from None
+
+
+def chosen(default: str) -> str:
+    """Return what `SAOBP_DATA` or else the study names: "synthetic", "hub", or a folder, from here or the root."""
+    name = os.environ.get("SAOBP_DATA") or default
+    given = Path(name).expanduser()
+    return name if name in ("hub", "synthetic") else str((given if given.is_dir() else paths.root() / given).resolve())
+
+
+def resolve(default: str) -> Source:
+    """Return the source that is `chosen`; the story world is written once, to the build's cache."""
+    name = chosen(default)
+    if name == "hub":
+        return HubSource()
+    if name == "synthetic":
+        modules = sorted(Path(storyworld.__file__).parent.glob("*.py"))
+        written_by = hashlib.sha256(b"".join(module.read_bytes() for module in modules)).hexdigest()[:12]
+        folder = paths.made(paths.cache() / f"synthetic-{written_by}", storyworld.write)
+        return FolderSource(folder, "synthetic")
+    if not Path(name).is_dir():
+        raise DataError(f"{name}: no such data folder; {REMEDY}")
+    return FolderSource(Path(name))

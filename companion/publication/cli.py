@@ -1,0 +1,177 @@
+"""The companion's commands of `saobp`: one run, a whole study, one figure or table, or everything published."""
+
+import difflib
+import sys
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import click
+
+from companion.setup import paths
+from saobp.measure.command import main, saobp
+
+POSITIVE = click.IntRange(min=1)
+
+
+def study_option(default: str | None, *names: str, shown: str = "a study's name, or the path of its file") -> Callable:
+    """Return the option `--study`, which has also its former name, `--profile`."""
+    return click.option(
+        "--study", "--profile", *names, "study_name", metavar="STUDY", default=default, show_default=bool(default),
+        help=shown,
+    )  # fmt: skip
+
+
+@saobp.command()
+@click.argument("notebook", type=Path)
+@click.argument("output", type=Path)
+@click.option("-p", "--parameter", nargs=2, multiple=True, metavar="KEY VALUE", help="a parameter of the notebook")
+@study_option(None, "-f")
+@click.option("--own", is_flag=True, help="of other parameters than the defaults: no cells tagged 'once'")
+def run(
+    notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], study_name: str | None, own: bool
+) -> None:
+    """Execute one notebook by papermill and leave one record."""
+    from companion.records import execution
+
+    given, keys = dict(parameter), [key for key, _ in parameter]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise ValueError(f"parameter '{twice}' is given {keys.count(twice)} times; give it once")
+    name = (given.get("record") or output.as_posix()).rpartition("/")[2].partition(".")[0]
+    print(f"{name}: started", flush=True)
+    record = execution.run(notebook, output, given, study_name, own)
+    print(f"{notebook.stem}: {record['seconds']:.0f} s, {record['name']}.json")
+
+
+@saobp.command()
+@study_option("smoke")
+@click.option("--cores", type=POSITIVE, metavar="N", default=2, show_default=True)
+@click.option("--cluster", help="slurm, kubernetes or a folder with Snakemake settings: each run is a job")
+@click.option("--processes", type=POSITIVE, metavar="N", default=1, help="that share a pretraining run, by torchrun")
+@click.option("--dry-run", is_flag=True, help="list the files of the runs, run none")
+@click.option("--rows", multiple=True, metavar="MODEL/ALGORITHM/SEED", help="a row of the tables alone: mini/high/42")
+@click.option("--minutes", type=POSITIVE, metavar="N", help="for each row: steps and items are fitted to them")
+@click.option("--tokens", type=Path, metavar="FILE", help="text that `saobp tokens` wrote, for rows")
+def reproduce(**asked: Any) -> None:
+    """Run every notebook under a study, or the records of some rows of its tables."""
+    from companion.publication import workflow
+
+    workflow.reproduce(**asked)
+
+
+@saobp.command()
+@click.argument("file", type=Path)
+@study_option("paper")
+@click.option("--text", multiple=True, metavar="OWNER/NAME", help="a data set, of equal weight (default: the study's)")
+def tokens(file: Path, study_name: str, text: tuple[str, ...]) -> None:
+    """Tokenise the text of a study into FILE, for a machine without the text."""
+    from companion.training import pretraining
+
+    pretraining.write_tokens(file, study_name, text)
+    print(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
+
+
+@saobp.command()
+@study_option("smoke")
+def report(study_name: str) -> None:
+    """Write build/STUDY/index.html from what is there."""
+    from companion.publication import pages, report
+    from companion.setup.studies import load_study
+
+    folder = paths.build(load_study(study_name).name)
+    print(report.write(folder))
+    if other := report.outdated(folder):
+        print("saobp:", pages.render("outdated.txt", outdated=other, folder=folder), file=sys.stderr)
+
+
+def item(usual: str, others: str) -> Callable[[Callable], Callable]:
+    """Return what gives a command the argument and the options of a single figure or table."""
+    options = (
+        click.argument("number", type=lambda word: int(word) if word.isdecimal() else word),
+        study_option(None, shown="default: the one that figures/ shows, which says most of those tracked"),
+        click.option("--format", "file_format", metavar="NAME", default=usual, help=f"{usual} (default), {others}"),
+        click.option("--out", type=Path, default=Path(), help="folder (default: the current one)"),
+    )
+
+    return lambda command: reduce(lambda described, option: option(described), reversed(options), command)
+
+
+@saobp.command()
+@item("pdf", "svg, png, csv")
+@click.option("--width", type=float, metavar="INCHES", help="default: a page's")
+def figure(**asked: Any) -> None:
+    """Draw a single figure for reuse.
+
+    NUMBER is 1 to 9; 4-paper, 7-paper, 8-paper: the paper's own form; or glance, gains, length, retrofit, decoders,
+    hops, learning, strength, tokens, claims.
+    """
+    _single("figure", **asked)
+
+
+@saobp.command()
+@item("tex", "md, csv")
+@click.option("--all", "every", is_flag=True, help="rows that were not run too")
+def table(**asked: Any) -> None:
+    """Write a single table for reuse.
+
+    NUMBER is 1 to 9, or claims.
+    """
+    _single("table", **asked)
+
+
+def _single(kind: str, number: int | str, *, out: Path, width: float | None = None, **asked: Any) -> None:
+    from companion.publication import results
+
+    path, studies = results.single(kind, number, width=width, folder=out, **asked)
+    print(path)
+    if studies:
+        print(f"from the records of {' and '.join(studies)}", file=sys.stderr)
+
+
+@saobp.command()
+@click.argument("id")
+def claim(id: str) -> None:
+    """Show one claim of the paper with its measurements.
+
+    ID is as in figures/claims.csv, such as multihop-gain.
+    """
+    from companion import verdicts
+
+    known = verdicts.claims()
+    if id not in known:
+        near = difflib.get_close_matches(id, known, cutoff=0.0)
+        raise ValueError(f"claim: no claim {id!r}; the nearest are {', '.join(near)} (all: figures/claims.csv)")
+    print(verdicts.one_claim(verdicts.of_claim(known[id], verdicts.tracked())))
+
+
+@saobp.command()
+@study_option("laptop")
+def publish(study_name: str) -> None:
+    """Copy a study's records to data/results and rebuild figures."""
+    from companion.publication import results
+
+    results.publish(study_name)
+
+
+@saobp.command()
+def figures() -> None:
+    """Rebuild figures/ and the texts from the tracked records."""
+    from companion.publication import results
+
+    results.rebuild()
+
+
+@saobp.command()
+def notebooks() -> None:
+    """Put the finished smoke run's outputs into notebooks/."""
+    import nbformat
+
+    from companion.publication import executed_notebooks
+
+    for notebook, node in executed_notebooks.of_defaults().items():
+        paths.write_text(notebook, nbformat.writes(node) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""From a study's records to tracked results, figures and texts; and single files for a next paper."""
+
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from companion import figures, records, tables, verdicts
+from companion.setup import paths
+from companion.setup.studies import EXAM, EXERCISE, FRESH_EXAM, PUBLIC_ENCODER, SAY_MOST, load_study
+from companion.statistics.trajectories import STARTED
+
+SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
+OTHERS = (EXAM, FRESH_EXAM, PUBLIC_ENCODER)  # studies with figures of their own
+PAPER_STUDY = "paper"  # at the paper's own sizes: its rows come first in every table
+SEVERAL = 3  # seeds of a pair: a study that has them goes before one that has fewer
+
+
+def shown_study() -> str:
+    """Return the study whose results `figures/` shows: the first that compares High with Original, of several seeds.
+
+    Raises FileNotFoundError when nothing is tracked.
+    """
+
+    def seeds(study_name: str, algorithm: str) -> set[str]:
+        found = paths.results(study_name).glob(f"04-pretrain-*-{algorithm}-*.json")
+        return {path.stem.rpartition("-")[2] for path in found}
+
+    pairs = {name: len(seeds(name, "original") & seeds(name, "high")) for name in SAY_MOST}
+    if not any(pairs.values()):
+        raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a study first")
+    return max(SAY_MOST, key=lambda name: (pairs[name] >= SEVERAL, pairs[name] > 0))
+
+
+def publish(study_name: str) -> None:
+    """Copy a finished study's records to `data/results/<study>/` in place of those there; rebuild `figures/`."""
+    name = Path(study_name).stem
+    if name == EXERCISE:
+        raise ValueError(f"--study: {name} trains for seconds, its models have learned nothing; publish another study")
+    folder = paths.build(name) / "records"
+    found = [path for path in sorted(folder.glob("*.json")) if path.stem not in SUMMARIES]
+    if not found:
+        load_study(study_name)
+        raise FileNotFoundError(f"{folder}: no records there; run `make reproduce STUDY={name}` first")
+    runs = {path: records.read(path) for path in found}
+    refuse_unlearned(name, runs)
+    with paths.new_folder(tracked := paths.results(name)) as target:
+        for path, record in runs.items():
+            record = records.move_answers(record, target / path.name)
+            paths.write_text(target / path.name, records.as_text(record))
+    print(f"{len(found)} records in {tracked}, in place of any that were there: `git status` names what is gone")
+    rebuild()
+    if name == EXAM:
+        print("notebook 12 shows these records: run `make reproduce` and `make notebooks`, or `make test` goes red")
+
+
+def refuse_unlearned(study: str, runs: dict[Path, dict[str, Any]]) -> None:
+    """Raise ValueError for a row within minutes that has not started to learn, and for one whose start is not there."""
+    trained = {_row(record): (path, record) for path, record in runs.items() if record["stage"] == "pretrain"}
+    for path, record in runs.items():
+        if study == PAPER_STUDY and record["stage"] in ("finetune", "attention") and _row(record) not in trained:
+            raise ValueError(f"{path}: there is no record of its pretraining beside it; run that row again")
+    for path, record in trained.values():
+        within = any(entry["matter"] == "minutes for a row" for entry in record["departures"])
+        curve = record["metrics"].get("curve")
+        if within and curve and not (loss := curve[-1]["loss"] or inf) < STARTED:
+            raise ValueError(
+                f"{path}: its held-out loss is {loss:.1f} nats, so the row has learned nothing; "
+                "give it more minutes, or remove all of its records"
+            )
+
+
+def _row(record: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(record["parameters"].get(name) for name in ("model", "algorithm", "seed"))
+
+
+def rebuild() -> None:
+    """Rebuild `figures/` and the texts from tracked records alone; the same records give the same bytes."""
+    from companion.texts import fill
+
+    written = draw(paths.figures())
+    for stale in set(paths.figures().iterdir()) - set(written):
+        if stale.is_file():  # of other records
+            stale.unlink()
+    pages = [paths.write_text(path, text) for path, text in fill.pages().items()]
+    texts = ", ".join(str(path.relative_to(paths.root())) for path in pages)
+    print(f"{len(written)} files in {paths.figures()}, from {paths.results(shown_study())}; texts: {texts}")
+
+
+def draw(folder: Path) -> list[Path]:
+    """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
+    source, own = (paths.results(study) for study in (shown_study(), PAPER_STUDY))
+    decided = verdicts.decided()
+    first, hashes = (records.load(own), records.hashes(own)) if source != own else ([], {})
+    return figures.publish(
+        records.load(source), folder, hashes | records.hashes(source), decided=decided, first=first,
+        others=_others(),
+        other_hashes=dict(item for study in OTHERS for item in records.hashes(paths.results(study)).items()),
+    )  # fmt: skip
+
+
+def _others() -> list[dict[str, Any]]:
+    first, *others = (records.load(paths.results(study)) for study in OTHERS)
+    return sum(others, records.select(first, "beyond"))
+
+
+def single(
+    kind: str, number: int | str, study_name: str | None, file_format: str, width: float | None, folder: Path,
+    every: bool = False,
+) -> tuple[Path, list[str]]:  # fmt: skip
+    """Write one figure or table into a folder; return the file and the names of the studies behind it.
+
+    Without a study the records are those that `figures/` shows, and for a figure of what that has no run of, those
+    of `OTHERS`. Raises FileNotFoundError when the study has no records, ValueError for what is not there.
+    """
+    formats, width = [file_format], figures.PAGE if width is None else width
+    if number == "claims":
+        if study_name or every:
+            raise ValueError("claims: all of them, from every tracked study; leave out --study and --all")
+        decided = verdicts.decided()
+        if kind == "figure":
+            made = figures.write_claims(decided, folder, formats, width)
+        else:
+            made = verdicts.write(decided, folder, formats)
+        return made[0], ["all that are tracked"]
+    if study_name and study_name.endswith((".yaml", ".yml")):
+        study_name = load_study(study_name).name
+    name = study_name or shown_study()
+    found = records.load(study_name or paths.results(name))
+    if not found:
+        load_study(study_name)
+        raise FileNotFoundError(f"study '{study_name}' has no records: run `make reproduce STUDY={study_name}` first")
+    study = name if paths.results(name).is_dir() else ""  # a planned study's records may name what they train like
+    if kind == "figure":
+        if number in figures.FIGURES and (study_name is None or figures.FIGURES[number].several):
+            found = figures.origin(number, found, _others())
+        made = figures.write(number, found, folder, formats, width=width)
+        return made[0], [study] if study_name and study else _studies(found)
+    if not every and not any(cell.ran for cell in tables.table(number, found).of_models.values()):
+        raise ValueError(f"Table {number}: study {name} has no run of it; --all writes the paper's numbers alone")
+    first = [] if study_name or found[0]["study"] == PAPER_STUDY else records.load(paths.results(PAPER_STUDY))
+    made = tables.write(number, found, folder, formats, every=every, first=first, study=study)
+    return made[0], sorted({*_studies(first), *([study] if study else _studies(found))})
+
+
+def _studies(found: list[dict[str, Any]]) -> list[str]:
+    return sorted({record["study"] for record in found})

@@ -1,0 +1,154 @@
+"""Where things are, and files and folders that are whole or not there at all.
+
+A sealed folder has the hash of every file beside it, and is checked before it is used.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock
+
+SEAL = "whole.json"
+log = logging.getLogger(__name__)
+
+
+def root() -> Path:
+    """Return the repository: the nearest folder above here that holds `notebooks/studies`."""
+    here = Path.cwd().resolve()
+    for folder in (here, *here.parents, Path(__file__).resolve().parents[2]):
+        if (folder / "notebooks" / "studies").is_dir():
+            return folder
+    raise FileNotFoundError(f"{here} is not inside the saobp repository: change into it first")
+
+
+def build(study: str) -> Path:
+    """Return `build/<study>`, where a study's runs leave everything they make."""
+    return root() / "build" / study
+
+
+def cache() -> Path:
+    """Return the folder for tokenised corpora and generated data, shared by all studies."""
+    return root() / "build" / "cache"
+
+
+def results(study: str) -> Path:
+    """Return the folder of a study's tracked records."""
+    return root() / "data" / "results" / study
+
+
+def figures() -> Path:
+    """Return the folder of tracked tables and figures."""
+    return root() / "figures"
+
+
+def own_folder(folder: Path) -> Path:
+    """Make a folder, with those above it, where it is not there yet; PermissionError if it is not ours to write."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(None, "Permission denied")
+    except OSError as error:
+        raise PermissionError(f"{folder}: cannot be written ({error.strerror}): choose a folder you own") from None
+    return folder
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary neighbour that becomes `path`, replacing it, when the block ends without an error."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: is a folder; name a file")
+    own_folder(path.parent)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(descriptor)
+    try:
+        yield Path(name)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file whole or not at all: to a temporary neighbour, then renamed."""
+    with new_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes `path`, replacing it, when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        if not path.exists():
+            os.replace(temporary, path)
+            return
+        aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
+        os.replace(path, aside / path.name)  # a kill after this leaves the old one there, whole
+        os.replace(temporary, path)
+        shutil.rmtree(aside, ignore_errors=True)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file: some file systems leave zeros of the right length after a power cut."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def seal(folder: Path) -> None:
+    """Write the hash of every file of a finished folder, and of those below it, beside them."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SEAL)
+    hashes = {path.relative_to(folder).as_posix(): digest(path) for path in files}
+    write_text(folder / SEAL, json.dumps(hashes, indent=1))
+
+
+def damage(folder: Path) -> str | None:
+    """Say what is wrong with a sealed folder, in a few words; None if it is whole."""
+    try:
+        hashes = json.loads((folder / SEAL).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "it was not written to its end"
+    if not (isinstance(hashes, dict) and hashes) or any(".." in name or name.startswith("/") for name in hashes):
+        return f"{SEAL} is damaged"
+    for name, expected in hashes.items():
+        if not (folder / name).is_file():
+            return f"{name} is missing"
+        if digest(folder / name) != expected:
+            return f"{name} is damaged"
+    return None
+
+
+def made(folder: Path, write: Callable[[Path], None]) -> Path:
+    """Return a sealed folder, which `write` fills where it is not there whole: once, whoever else asks for it.
+
+    What killed writers left is removed. Raises ValueError, one line with the remedy, if it cannot be written.
+    """
+    try:
+        own_folder(folder.parent)
+        with FileLock(folder.with_suffix(".lock")):
+            problem = damage(folder)
+            if problem is None:
+                return folder
+            if folder.exists():
+                log.warning("%s is not whole (%s): making it again", folder, problem)
+            for left in folder.parent.glob(f".{folder.name}.*"):
+                shutil.rmtree(left, ignore_errors=True)
+            with new_folder(folder) as unfinished:
+                write(unfinished)
+                seal(unfinished)
+            return folder
+    except OSError as error:
+        reason = error.strerror or error
+        raise ValueError(f"{folder}: cannot be written ({reason}); free space or rights there") from None

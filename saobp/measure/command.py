@@ -1,0 +1,114 @@
+"""The command `saobp`: `inspect` here, and the commands of whatever is installed beside the method."""
+
+import contextlib
+import os
+import re
+import sys
+import warnings
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import click
+
+NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf)", re.IGNORECASE)
+COMMANDS = "saobp.commands"
+"""The entry points of packages that add commands: each is a module whose import adds them."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; an error for people is one line on stderr and exit code 2 (1 for a failing run)."""
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    if (given := os.environ.get("SAOBP_DATA")) and Path(given).expanduser().is_dir():  # runs start in another folder
+        os.environ["SAOBP_DATA"] = str(Path(given).expanduser().resolve())
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError):  # no stream of text, or a file that a fork has written to
+            stream.reconfigure(errors="replace")  # "−" or "λ" on a terminal that has neither
+    try:
+        return saobp.main(arguments, "saobp", standalone_mode=False) or 0
+    except click.Abort:  # Ctrl-C
+        return 130
+    except click.UsageError as error:
+        asked = error.ctx.command_path if error.ctx else "saobp"
+        said, code = f"{error.format_message().rstrip('.')}; `{asked} --help` lists the options", error.exit_code
+    except click.ClickException as error:  # a run that failed
+        said, code = error.message, error.exit_code
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.partition(".")[0] in ("saobp", "companion"):
+            raise
+        extra = "measure" if (sys.argv[1:] if arguments is None else arguments)[:1] == ["inspect"] else "study"
+        said, code = f"{error.name} is not installed: pip install 'saobp[{extra}]'", 2
+    except (OSError, ValueError) as error:
+        name, code = getattr(error, "filename", None), 2
+        said = f"{name}: {error.strerror}" if name else str(error)
+    print(f"saobp: {said}", file=sys.stderr)
+    return code
+
+
+class SeveralStrengths(click.Command):
+    """A command that reads `--strength 0.1 0.2` as `--strength 0.1 --strength 0.2`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the option's name before every further number."""
+        spread: list[str] = []
+        for word in args:
+            if spread[-2:-1] == ["--strength"] and NUMBER.fullmatch(word):
+                spread.append("--strength")
+            spread.append(word)
+        return super().parse_args(ctx, spread)
+
+
+class Extensible(click.Group):
+    """A group whose further commands come with the packages that are installed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        self.load()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, or None where no package has it."""
+        if cmd_name not in self.commands:
+            self.load()
+        return super().get_command(ctx, cmd_name)
+
+    @staticmethod
+    def load() -> None:
+        """Import what adds commands."""
+        for entry in entry_points(group=COMMANDS):
+            entry.load()
+
+
+@click.group(
+    cls=Extensible,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+def saobp() -> None:
+    """Refine attention by belief propagation, and show what came of it."""
+
+
+@saobp.command(cls=SeveralStrengths)
+@click.argument("model")
+@click.option("--text", type=Path, metavar="FILE", help="paragraphs (default: the embedded prose)")
+@click.option("--images", type=Path, metavar="FOLDER", help="pictures, for a vision model")
+@click.option("--factor", default="high", show_default=True, help="high, low, elemmul or sinkhorn")
+@click.option(
+    "--strength", "strengths", type=float, multiple=True, metavar="λ [λ …]",
+    help="one or several, as 0.1 0.2 or as an option each (default: the paper's rule, by size)",
+)  # fmt: skip
+@click.option("--samples", type=int, default=16, show_default=True, help="texts that are measured")
+@click.option("--tokens", type=int, default=128, show_default=True, help="longest text")
+@click.option("--out", type=Path, metavar="FOLDER", help="default: inspect-MODEL")
+def inspect(model: str, strengths: tuple[float, ...], **asked: Any) -> None:
+    """Show a model's attention before and after the step.
+
+    MODEL is a repository of the hub, a folder, a .gguf file, or minilm.
+    """
+    from saobp.measure.inspection import by_name
+
+    print(by_name.run(model, strengths=list(strengths) or None, **asked))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

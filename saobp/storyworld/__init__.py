@@ -1,5 +1,0 @@
-"""The story world: a corpus and every benchmark of the study, from a seed, with a known number of hops."""
-
-from saobp.storyworld.writer import rows, write
-
-__all__ = ["rows", "write"]

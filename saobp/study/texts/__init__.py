@@ -1,3 +1,0 @@
-"""The numbers of README, RESULTS and the other pages; their sentences are the templates of `texts/`."""
-
-from saobp.study.setup import studies as studies  # notebook 12 imports it from here
