@@ -1,8 +1,8 @@
 """Time the diagnostics: `python benchmarks/diagnostics.py` writes benchmarks/diagnostics.json.
 
-Processor time is taken, over all threads, so that other work on the machine does not count as ours; with
-one thread on an idle machine it is the time on the clock. Two ways of doing the same are timed in turns and
-compared by their medians, because the speed drifts.
+Processor time is taken, over all threads, so that other work on the machine does not count as ours;
+with one thread on an idle machine it is the time on the clock. Two ways of doing the same are timed
+in turns and compared by their medians, because the speed drifts.
 """
 
 import argparse
@@ -63,20 +63,26 @@ def gtd_against_power_sum() -> dict[str, float]:
 
 
 def a_whole_capture() -> dict[str, float]:
-    """Time the diagnostics of 1,024 samples of 16 maps, a batch at a time; making the maps is not counted."""
+    """Time the diagnostics of 1,024 samples of 16 maps, a batch at a time; making the maps is not
+    counted.
+    """
     spent = {"gtd": 0.0, "all_of_measure": 0.0}
     for start in range(0, GRAPHS, BATCH):
         matrices = attention(BATCH, seed=start)
         spent["gtd"] += seconds(lambda: gtd_and_entropy.gtd(matrices))  # noqa: B023
         spent["all_of_measure"] += seconds(lambda: gtd_and_entropy.measure(matrices))  # noqa: B023
-    return {"samples": SAMPLES, "maps": MAPS} | {f"{name}_seconds": value for name, value in spent.items()}
+    return {"samples": SAMPLES, "maps": MAPS} | {
+        f"{name}_seconds": value for name, value in spent.items()
+    }
 
 
 def igraph_against_networkx() -> dict[str, float]:
     """Time betweenness and weighted clustering of 40-node graphs; networkx on a few, scaled up."""
     weights = graph.token_graph(attention(BATCH))
     times = {
-        "closed_form_clustering": seconds(lambda: [graph.clustering(weights, k) for k in graph.CLUSTERINGS]),
+        "closed_form_clustering": seconds(
+            lambda: [graph.clustering(weights, k) for k in graph.CLUSTERINGS]
+        ),
         "igraph_betweenness": seconds(lambda: graph.betweenness(weights)),
         "igraph_barrat": seconds(lambda: [igraph_barrat(one) for one in weights]),
     }
@@ -92,7 +98,9 @@ def igraph_against_networkx() -> dict[str, float]:
     named = {f"{name}_seconds": value for name, value in found.items()}
     ratio = found["networkx_betweenness"] / found["igraph_betweenness"]
     timed = {"graphs": GRAPHS, "graphs_timed": BATCH, "networkx_graphs_timed": NETWORKX_GRAPHS}
-    return timed | {"nodes": weights.shape[-1]} | named | {"networkx_over_igraph_betweenness": ratio}
+    return (
+        timed | {"nodes": weights.shape[-1]} | named | {"networkx_over_igraph_betweenness": ratio}
+    )
 
 
 def igraph_barrat(weights: Tensor) -> list[float]:
@@ -120,6 +128,8 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     main(parser.parse_args().out)

@@ -1,8 +1,10 @@
-"""Time refined attention on a GPU beside what one would use instead: `python benchmarks/gpu.py [--compile]`.
+"""Time refined attention on a GPU beside what one would use instead: `python benchmarks/gpu.py
+[--compile]`.
 
-Writes benchmarks/gpu.json: time and peak memory, forward and forward + backward, in bfloat16 and float32. `--compile`
-adds FlexAttention. Two times are taken: of calls that wait in line, as the layers of a model do, and of the GPU alone,
-which replays a call as a graph. Of short sequences the first is that of the processor, which starts the kernels.
+Writes benchmarks/gpu.json: time and peak memory, forward and forward + backward, in bfloat16 and
+float32. `--compile` adds FlexAttention. Two times are taken: of calls that wait in line, as the
+layers of a model do, and of the GPU alone, which replays a call as a graph. Of short sequences the
+first is that of the processor, which starts the kernels.
 """
 
 import argparse
@@ -21,8 +23,15 @@ from companion.setup.paths import write_text
 from saobp import saobp_attention
 from saobp.fused import gpu
 
-SHAPES = ((1, 4, 128, 64), (32, 4, 128, 64), (256, 4, 128, 64), (32, 4, 512, 64), (8, 4, 2048, 64), (8, 4, 4096, 64),
-          (8, 4, 8192, 64))  # fmt: skip
+SHAPES = (
+    (1, 4, 128, 64),
+    (32, 4, 128, 64),
+    (256, 4, 128, 64),
+    (32, 4, 512, 64),
+    (8, 4, 2048, 64),
+    (8, 4, 4096, 64),
+    (8, 4, 8192, 64),
+)
 MOST = {"literal": 2**28, "eager": 2**29, "compiled": 0}
 """Entries of all matrices beyond which a way is left out."""
 
@@ -79,29 +88,47 @@ def shares(call: Callable[[], object]) -> dict[str, float]:
 def one_shape(shape: tuple[int, ...], dtype: torch.dtype, compiled: bool) -> list[dict[str, Any]]:
     """Time all ways in turns, in both directions; return a row for each."""
     entries = shape[0] * shape[1] * shape[2] ** 2
-    known = {name: way for name, way in ways(compiled).items() if entries <= MOST.get(name, entries)}
-    rows = {name: {"shape": list(shape), "dtype": str(dtype).removeprefix("torch."), "way": name} for name in known}
+    known = {
+        name: way for name, way in ways(compiled).items() if entries <= MOST.get(name, entries)
+    }
+    rows = {
+        name: {"shape": list(shape), "dtype": str(dtype).removeprefix("torch."), "way": name}
+        for name in known
+    }
     count = max(1, min(CALLS, 2**28 // entries))
     for direction, prepare in DIRECTIONS.items():
         calls = {name: prepare(way, shape, dtype) for name, way in known.items()}
         peaks = {name: peak_above_now(call) for name, call in calls.items() if call() is not None}
         calls = {name: several(call, count) for name, call in calls.items()}
         in_line = times(calls, count)
-        alone = times({name: replayed(call) for name, call in calls.items() if name not in IN_LINE_ONLY}, count)
+        alone = times(
+            {name: replayed(call) for name, call in calls.items() if name not in IN_LINE_ONLY},
+            count,
+        )
         for name in calls:
-            rows[name][direction] = in_line[name] | {"peak_mib": peaks[name], "alone": alone.get(name)}
+            rows[name][direction] = in_line[name] | {
+                "peak_mib": peaks[name],
+                "alone": alone.get(name),
+            }
     return [*rows.values()]
 
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--compile", action="store_true", help="also time FlexAttention")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
     if not torch.cuda.is_available():
         parser.exit(2, "gpu.py: torch finds no GPU here; attention.py times a processor\n")
-    found: dict[str, Any] = {"device": device(), **circumstances(), "compiled": gpu.kernels() is not None, "rows": []}
+    found: dict[str, Any] = {
+        "device": device(),
+        **circumstances(),
+        "compiled": gpu.kernels() is not None,
+        "rows": [],
+    }
     for dtype in (torch.bfloat16, torch.float32):
         for shape in SHAPES:
             compiled = options.compile and dtype is torch.bfloat16 and shape[2] in FLEX

@@ -1,8 +1,10 @@
-"""Time whole pretraining steps of BERT-Mini: transformers' stock recipe, ours plain, ours with High, in turns.
+"""Time whole pretraining steps of BERT-Mini: transformers' stock recipe, ours plain, ours with
+High, in turns.
 
 `python benchmarks/pretraining.py` writes benchmarks/pretraining.json. Stock is Trainer with
-DataCollatorForLanguageModeling, BertForMaskedLM with vocabulary logits at every position, float32. All three read
-the same sequences of the story world and have BERT's 30,522 words in their vocabulary head.
+DataCollatorForLanguageModeling, BertForMaskedLM with vocabulary logits at every position, float32.
+All three read the same sequences of the story world and have BERT's 30,522 words in their
+vocabulary head.
 """
 
 import argparse
@@ -13,7 +15,13 @@ import time
 from pathlib import Path
 
 import torch
-from transformers import BertForMaskedLM, DataCollatorForLanguageModeling, PrinterCallback, Trainer, TrainerCallback
+from transformers import (
+    BertForMaskedLM,
+    DataCollatorForLanguageModeling,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+)
 
 from companion.cost.timing import THREADS, circumstances
 from companion.data import sources
@@ -28,7 +36,13 @@ from companion.training.watch import Progress, StopAtNaN
 
 STEPS, SKIPPED, TURNS = 8, 2, 7
 RECIPE = Pretraining(
-    length=128, batch=32, steps=STEPS, learning_rate=1e-4, warmup=0, save_every=10_000, precision="fp32"
+    length=128,
+    batch=32,
+    steps=STEPS,
+    learning_rate=1e-4,
+    warmup=0,
+    save_every=10_000,
+    precision="fp32",
 )
 WAYS = ("stock", "original", "high")
 
@@ -50,14 +64,20 @@ def trainer(way: str, text: torch.utils.data.Dataset, tokenizer) -> Trainer:
     special = architectures.special_tokens(tokenizer)
     config = architectures.bert_config(architectures.SIZES["mini"], VOCABULARY, **special)
     if way == "stock":
-        network, collator = BertForMaskedLM(config), DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
+        network, collator = (
+            BertForMaskedLM(config),
+            DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15),
+        )
     else:
         network = architectures.refine_with(architectures.SparseBertForMaskedLM(config), way, 0.2)
         collator = SeededMasking(tokenizer, 0.15, 0)
     arguments = training.arguments(RECIPE, Path(tempfile.gettempdir()) / "saobp-benchmark", 0)
     arguments.save_strategy = "no"
-    ours = [] if way == "stock" else [StopAtNaN(Path(arguments.output_dir)), Progress(way)]  # as in a run
-    made = Trainer(network, args=arguments, train_dataset=text, data_collator=collator, callbacks=ours)
+    # as in a run
+    ours = [] if way == "stock" else [StopAtNaN(Path(arguments.output_dir)), Progress(way)]
+    made = Trainer(
+        network, args=arguments, train_dataset=text, data_collator=collator, callbacks=ours
+    )
     made.remove_callback(PrinterCallback)
     return made
 
@@ -89,7 +109,10 @@ def measure() -> dict:
     for turn in range(TURNS):
         for way in WAYS[turn % 3 :] + WAYS[: turn % 3]:
             spent[way].append(seconds_a_step(trainer(way, text, tokenizer)))
-    tokens, loading = RECIPE.batch * RECIPE.length, seconds_a_batch(trainer("high", text, tokenizer))
+    tokens, loading = (
+        RECIPE.batch * RECIPE.length,
+        seconds_a_batch(trainer("high", text, tokenizer)),
+    )
 
     def ratio(above: str, below: str) -> dict[str, float]:
         values = [a / b for a, b in zip(spent[above], spent[below])]
@@ -100,7 +123,9 @@ def measure() -> dict:
         "vocabulary": VOCABULARY,
         "precision": RECIPE.precision,
         "turns": TURNS,
-        "tokens_per_second": {way: tokens / statistics.median(times) for way, times in spent.items()},
+        "tokens_per_second": {
+            way: tokens / statistics.median(times) for way, times in spent.items()
+        },
         "original_over_stock": ratio("stock", "original"),
         "high_over_original": ratio("original", "high"),
         "loading_share_of_a_step": loading / statistics.median(spent["original"]),
@@ -109,7 +134,9 @@ def measure() -> dict:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
     torch.set_num_threads(THREADS)

@@ -1,4 +1,6 @@
-"""Print the measured numbers as tables, and put them into README.md: `python benchmarks/table.py`."""
+"""Print the measured numbers as tables, and put them into README.md: `python
+benchmarks/table.py`.
+"""
 
 import argparse
 import json
@@ -20,7 +22,8 @@ def ratio(found: dict) -> str:
     return "{:.2f} ({:.2f} – {:.2f})".format(found["ratio"], *found["ratio_quartiles"])
 
 
-ON_A_PROCESSOR = {  # of one direction
+# of one direction
+ON_A_PROCESSOR = {
     "ms": lambda found: f"{found['median_ms']:.2f}",
     "× sdpa": ratio,
     "MiB": lambda found: "—" if found["peak_mib"] is None else f"{found['peak_mib']:.0f}",
@@ -49,37 +52,50 @@ def times(title: str, found: dict, base: str) -> str:
     for name, way in found.items():
         low, high = way["ratio_quartiles"]
         quartiles = f"{low:.2f} – {high:.2f}"
-        median, fastest = (f"{way[key]:.{1 if way[key] >= 10 else 3}f}" for key in ("median_ms", "fastest_ms"))
+        median, fastest = (
+            f"{way[key]:.{1 if way[key] >= 10 else 3}f}" for key in ("median_ms", "fastest_ms")
+        )
         rows.append([name, median, f"{way['ratio']:.2f}", quartiles, fastest, way["rounds"]])
     return table(rows, title, "median ms", f"× {base}", "quartiles", "fastest ms", "pairs")
 
 
 def circumstances(found: dict) -> str:
     """Say where and when."""
-    threads = "" if "rows" in found else f"{found['threads']} thread{'s' * (found['threads'] > 1)}; "
+    threads = (
+        "" if "rows" in found else f"{found['threads']} thread{'s' * (found['threads'] > 1)}; "
+    )
     load = f"load average at the start {found['load_average']:.1f}"
     return f"{found['device']['name']}; commit {found['code']}; torch {found['torch']}; {threads}{load}."
 
 
-def alternatives(found: dict, key: str, column: str, measured: dict[str, Callable[[dict], str]]) -> str:
-    """Tabulate each shape and way, both directions side by side: what is `measured`, or dashes where one does not run.
+def alternatives(
+    found: dict, key: str, column: str, measured: dict[str, Callable[[dict], str]]
+) -> str:
+    """Tabulate each shape and way, both directions side by side: what is `measured`, or dashes
+    where one does not run.
 
     The second column is what a row has under `key`.
     """
     head = [f"{what} {unit}" for what in ("forward", BACK) for unit in measured]
     rows = []
     for one in found["rows"]:
-        cells = [cell(one[name]) if name in one else "—" for name in BOTH for cell in measured.values()]
+        cells = [
+            cell(one[name]) if name in one else "—" for name in BOTH for cell in measured.values()
+        ]
         name = one["way"] if one.get("finite", True) else f"{one['way']} (overflows)"
         rows.append([by(one["shape"]), one[key], name, one["forward"]["rounds"], *cells])
     return table(rows, "batch × heads × L × D", column, "way", "rounds", *head)
 
 
 def most_on_a_gpu() -> str:
-    """Return where High takes longest on a GPU beside `sdpa`: a row of device time, a row of the time of a call."""
+    """Return where High takes longest on a GPU beside `sdpa`: a row of device time, a row of the
+    time of a call.
+    """
     rows = []
     for called in (False, True):
-        long = costs.on_a_gpu(called=called)[1].melt(["sequences", "length", "dtype"], ["forward", "both"], "direction")
+        long = costs.on_a_gpu(called=called)[1].melt(
+            ["sequences", "length", "dtype"], ["forward", "both"], "direction"
+        )
         most = long.loc[long["value"].idxmax()]
         size = f"{most.sequences} × {most.length} tokens, {most['dtype']}, {most.direction.replace('both', BACK)}"
         rows.append(["call" if called else "device", f"{most.value:.2f}", size])
@@ -90,20 +106,30 @@ def aims() -> str:
     """Tabulate what High was to take at most, over plain attention, and what it takes."""
     found = costs.aims()
     rows = [
-        [row.setting.replace("both", BACK), f"{row.sequences} × {row.length}", f"{row.aim:.2f}", f"{row.ratio:.2f}",
-         "yes" if row.met else "no"]
+        [
+            row.setting.replace("both", BACK),
+            f"{row.sequences} × {row.length}",
+            f"{row.aim:.2f}",
+            f"{row.ratio:.2f}",
+            "yes" if row.met else "no",
+        ]
         for row in found.itertuples()
-    ]  # fmt: skip
+    ]
     return table(rows, "", "sequences × tokens", "at most", "takes", "met")
 
 
 def minutes(found: dict) -> list[str]:
     """Tabulate how long the two commands take, and their notebooks and folders of tests."""
     steps = pd.Series(found["steps"])
-    by_notebook = steps.groupby(steps.index.str.extract(r"^(\d\d-[a-z]+|[a-z]+)", expand=False).to_numpy())
+    by_notebook = steps.groupby(
+        steps.index.str.extract(r"^(\d\d-[a-z]+|[a-z]+)", expand=False).to_numpy()
+    )
     runs = by_notebook.agg(["count", "sum", "max"]).reset_index()
     commands = [[name, f"{seconds:.0f}"] for name, seconds in found["commands"].items()]
-    tests = [[name.replace("tests", "(in none)"), f"{seconds:.0f}"] for name, seconds in found["tests"].items()]
+    tests = [
+        [name.replace("tests", "(in none)"), f"{seconds:.0f}"]
+        for name, seconds in found["tests"].items()
+    ]
     rows = [[name, *(f"{number:.0f}" for number in numbers)] for name, *numbers in runs.to_numpy()]
     return [
         f"**Minutes.** {circumstances(found)}",
@@ -126,18 +152,26 @@ def operations(file: Path) -> list[str]:
 
 
 def tries(file: Path) -> list[str]:
-    """Tabulate what was tried on processors, a title and a table each: High over Original before and after."""
+    """Tabulate what was tried on processors, a title and a table each: High over Original before
+    and after.
+    """
     parts = []
-    for machine, found in pd.read_csv(file, dtype=str, keep_default_na=False).groupby("machine", sort=False):
+    for machine, found in pd.read_csv(file, dtype=str, keep_default_na=False).groupby(
+        "machine", sort=False
+    ):
         kept = found["kept"].where(found["why_not"] == "", found["kept"] + ": " + found["why_not"])
-        rows = [*zip(found["tried"], found["where"], found["ratio_before"], found["ratio_after"], kept)]
+        rows = [
+            *zip(found["tried"], found["where"], found["ratio_before"], found["ratio_after"], kept)
+        ]
         made = table(rows, "tried", "where", "ratio before", "ratio after", "kept")
         parts += [f"**Tried on {machine}**, High over Original.", made]
     return parts
 
 
 def tries_on_a_gpu(file: Path) -> list[str]:
-    """Tabulate High's times at the settings tried last, beside `sdpa` of the same run, below a title."""
+    """Tabulate High's times at the settings tried last, beside `sdpa` of the same run, below a
+    title.
+    """
     found = pd.read_csv(file)
     found = found[found["code"] == found["code"].iloc[-1]]
     rows, base = [], {}
@@ -159,14 +193,23 @@ def pretraining(found: dict) -> str:
     rows = [[name, f"{rate:.0f}"] for name, rate in found["tokens_per_second"].items()]
     for name in ("original_over_stock", "high_over_original"):
         ratio = found[name]
-        rows.append([name.replace("_", " "), f"× {ratio['median']:.2f} ({ratio['low']:.2f} – {ratio['high']:.2f})"])
+        rows.append(
+            [
+                name.replace("_", " "),
+                f"× {ratio['median']:.2f} ({ratio['low']:.2f} – {ratio['high']:.2f})",
+            ]
+        )
     rows.append(["loading, share of a step", f"{found['loading_share_of_a_step']:.1%}"])
     return table(rows, "", "tokens a second")
 
 
 def diagnostics(found: dict) -> str:
     """Tabulate what the diagnostics take."""
-    parts = {name: values for name, values in found.items() if isinstance(values, dict) and name != "device"}
+    parts = {
+        name: values
+        for name, values in found.items()
+        if isinstance(values, dict) and name != "device"
+    }
     rows = [
         [part.replace("_", " "), name.replace("_", " "), f"{value:.4g}"]
         for part, values in parts.items()
@@ -178,7 +221,9 @@ def diagnostics(found: dict) -> str:
 def tables() -> str:
     """Return all tables as Markdown."""
     names = ("attention", "gpu", "pretraining", "diagnostics", "minutes")
-    attention, gpu, trained, looked, clock = (json.loads((HERE / f"{name}.json").read_text()) for name in names)
+    attention, gpu, trained, looked, clock = (
+        json.loads((HERE / f"{name}.json").read_text()) for name in names
+    )
     plain, least = attention["bfloat16"], attention["least"]
     on_a_cpu = "On a CPU whole BERT-Mini, in one call on one and two threads, the slower; by torch's passes on two."
     on_a_gpu = "On a GPU, by type and direction, attention alone by the GPU's own time."
@@ -187,7 +232,9 @@ def tables() -> str:
     parts += [alternatives(attention, "threads", "threads", ON_A_PROCESSOR)]
     parts += [f"**Three passes beside plain attention.** {circumstances(least[0])}"]
     parts += [times(f"forward, {by(one['shape'])}", one["ways"], "sdpa") for one in least]
-    parts += [f"**Plain attention on bfloat16 tensors.** {attention['threads']} threads, in the run of *Attention*."]
+    parts += [
+        f"**Plain attention on bfloat16 tensors.** {attention['threads']} threads, in the run of *Attention*."
+    ]
     parts += [times(f"forward + backward, {by(plain['shape'])}", plain["ways"], "widened")]
     parts += operations(HERE / "operations.csv")
     parts += tries(HERE / "tries.csv")
@@ -195,10 +242,15 @@ def tables() -> str:
     parts += [alternatives(gpu, "dtype", "type", ON_A_GPU)]
     parts += tries_on_a_gpu(HERE / "gpu_tries.csv")
     batch = by(trained["batch"])
-    parts += [f"**Pretraining BERT-Mini with the Trainer, {batch} tokens.** {circumstances(trained)}"]
+    parts += [
+        f"**Pretraining BERT-Mini with the Trainer, {batch} tokens.** {circumstances(trained)}"
+    ]
     turns = f"median of {trained['turns']} turns (range)"
     parts += [pretraining(trained), f"Ours in {trained['precision']}, stock in float32; {turns}."]
-    parts += [f"**Diagnostics.** {looked['device']['name']}; commit {looked['code']}.", diagnostics(looked)]
+    parts += [
+        f"**Diagnostics.** {looked['device']['name']}; commit {looked['code']}.",
+        diagnostics(looked),
+    ]
     return "\n\n".join([*parts, *minutes(clock)]) + "\n"
 
 

@@ -8,8 +8,9 @@ inspect            measure a model's attention before and after the refinement
 gtd, indirect_entropy, attention_entropy, sparsity
                    what an attention matrix does (Eq. 2, 12-14, App. E)
 
-The import loads neither torch nor transformers. It registers two things: `from_pretrained` gives a model whose config has
-the field `saobp` its refinement back, and a former module's name is answered by its new one.
+The import loads neither torch nor transformers. It registers two things: `from_pretrained` gives a
+model whose config has the field `saobp` its refinement back, and a former module's name is answered
+by its new one.
 """
 
 import sys
@@ -47,7 +48,9 @@ __all__ = [*_HOMES]
 
 
 class _Moved(MetaPathFinder):
-    """Tell who imports a former module where its names are; asked last, when no module was found."""
+    """Tell who imports a former module where its names are; asked last, when no module was
+    found.
+    """
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:

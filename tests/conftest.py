@@ -1,4 +1,6 @@
-"""Settings for every test: one thread, fixed seeds, no network, and hypothesis without deadlines."""
+"""Settings for every test: one thread, fixed seeds, no network, and hypothesis without
+deadlines.
+"""
 
 import os
 
@@ -11,7 +13,8 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "everyday",
-    deadline=None,  # the machine may be busy: a slow example is not a wrong one
+    # the machine may be busy: a slow example is not a wrong one
+    deadline=None,
     max_examples=30,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],

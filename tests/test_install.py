@@ -1,4 +1,6 @@
-"""The lock, pyproject.toml and environment.yml say the same; the method installs alone; what needs more says what."""
+"""The lock, pyproject.toml and environment.yml say the same; the method installs alone; what needs
+more says what.
+"""
 
 import importlib.metadata
 import os
@@ -19,7 +21,9 @@ from saobp.models import public
 LOCKED = (lock.ROOT / "requirements.lock").read_text().splitlines()
 PINS = lock.pins(LOCKED)
 README = (lock.ROOT / "README.md").read_text(encoding="utf-8")
-SNIPPET = next(code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "saobp.apply" in code)
+SNIPPET = next(
+    code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "saobp.apply" in code
+)
 OUTPUT = re.search(r"```text\n(none: .*?)```", README, re.DOTALL)[1]
 ALONE = """
 from importlib.machinery import PathFinder
@@ -51,15 +55,30 @@ def test_the_lock_pins_exactly_and_environment_yml_repeats_every_direct_dependen
     conda = yaml.safe_load((lock.ROOT / "environment.yml").read_text())
     listed = next(entry["pip"] for entry in conda["dependencies"] if isinstance(entry, dict))
     direct = {Requirement(text).name: Requirement(text) for text in lock.direct_dependencies()}
-    assert [name for name, wanted in direct.items() if not wanted.specifier.contains(PINS[name])] == []
-    assert dict(text.split("==") for text in listed if "==" in text) == {name: PINS[name] for name in direct}
+    assert [
+        name for name, wanted in direct.items() if not wanted.specifier.contains(PINS[name])
+    ] == []
+    assert dict(text.split("==") for text in listed if "==" in text) == {
+        name: PINS[name] for name in direct
+    }
 
 
-@pytest.mark.slow  # asks the package index
+# asks the package index
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.11", "3.12"])
 def test_the_lock_installs_on_every_python_that_it_is_for(version):
     pytest.importorskip("uv", reason="`make lock` installs it")
-    command = [sys.executable, "-m", "uv", "pip", "compile", "requirements.lock", "--python-version", version, "-q"]
+    command = [
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "compile",
+        "requirements.lock",
+        "--python-version",
+        version,
+        "-q",
+    ]
     done = subprocess.run(command, cwd=lock.ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert f"torch=={PINS['torch']}" in done.stdout
@@ -67,14 +86,22 @@ def test_the_lock_installs_on_every_python_that_it_is_for(version):
 
 def beside_the_method():
     """Modules that are installed here and do not come with `pip install .`."""
-    due, found = tomllib.loads((lock.ROOT / "pyproject.toml").read_text())["project"]["dependencies"], {"saobp"}
-    for wanted in map(Requirement, due):  # to which is added what each requires without extras
+    due, found = (
+        tomllib.loads((lock.ROOT / "pyproject.toml").read_text())["project"]["dependencies"],
+        {"saobp"},
+    )
+    # to which is added what each requires without extras
+    for wanted in map(Requirement, due):
         name = canonicalize_name(wanted.name)
         if name not in found and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
             found.add(name)
             due += importlib.metadata.requires(name) or []
     owned = importlib.metadata.packages_distributions().items()
-    return {name for name, owners in owned if "." not in name and not {*map(canonicalize_name, owners)} & found}
+    return {
+        name
+        for name, owners in owned
+        if "." not in name and not {*map(canonicalize_name, owners)} & found
+    }
 
 
 def run(code, folder, python=sys.executable):
@@ -83,7 +110,9 @@ def run(code, folder, python=sys.executable):
     model.parent.mkdir(parents=True)
     model.symlink_to(public.locate("minilm"))
     environment = {**os.environ, "PYTHONWARNINGS": "ignore", "SAOBP_DATA": str(folder)}
-    done = subprocess.run([python, "-c", code], cwd=folder, capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        [python, "-c", code], cwd=folder, capture_output=True, text=True, env=environment
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -98,13 +127,21 @@ def test_the_snippet_needs_no_extra_and_what_needs_one_names_it(tmp_path):
     assert after < 0.9 * before and sum(map(bool, map(str.strip, SNIPPET.splitlines()))) <= 11
 
 
-@pytest.mark.parametrize(("words", "lacks", "extra"), [
-    (["inspect", "minilm"], None, "measure"), (["table", "2"], "pandas", "study"),
-    (["figure", "4"], "matplotlib", "study"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "lacks", "extra"),
+    [
+        (["inspect", "minilm"], None, "measure"),
+        (["table", "2"], "pandas", "study"),
+        (["figure", "4"], "matplotlib", "study"),
+    ],
+)
 def test_a_command_that_needs_an_extra_names_it(words, lacks, extra, tmp_path):
-    code = ALONE.format(modules={lacks} if lacks else beside_the_method(), snippet=COMMAND.format(words=words))
-    assert re.fullmatch(rf"saobp: \w+ is not installed: pip install 'saobp\[{extra}\]'\n2\n", run(code, tmp_path))
+    code = ALONE.format(
+        modules={lacks} if lacks else beside_the_method(), snippet=COMMAND.format(words=words)
+    )
+    assert re.fullmatch(
+        rf"saobp: \w+ is not installed: pip install 'saobp\[{extra}\]'\n2\n", run(code, tmp_path)
+    )
 
 
 @pytest.mark.slow

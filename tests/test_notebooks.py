@@ -1,4 +1,6 @@
-"""The notebooks keep the house's form: a claim, parameters, outputs of the default run, and links that hold."""
+"""The notebooks keep the house's form: a claim, parameters, outputs of the default run, and links
+that hold.
+"""
 
 import re
 
@@ -11,12 +13,27 @@ from companion.records.execution import declared_parameters
 from companion.setup import paths, typed_by_hand
 
 DRAWS = re.compile(r"plot\(|\.subplots\(|heatmap\(|figures\.shown\(|costs\.\w+\(")
-PRIVATE = ("fullest", "twin", "stand-in", "made again", "told apart", "plateau", " hears ", " a token (", "nats a ")
+PRIVATE = (
+    "fullest",
+    "twin",
+    "stand-in",
+    "made again",
+    "told apart",
+    "plateau",
+    " hears ",
+    " a token (",
+    "nats a ",
+)
 NO_NUMBERS = re.compile(r"\$\$.*?\$\$|\$[^$]*\$|`[^`]*`|\]\([^)]*\)|Section [\d.]+", re.DOTALL)
-ELSEWHERE = {  # decimals of a notebook's text that the paper prints, a picture shows, or everybody knows
-    "01-derivation": {"22.7"}, "02-variants": {"0.17", "1.3", "7.1", "39.54", "46.67"}, "04-pretrain": {"5.5"},
-    "03-diagnostics": {"0.43", "0.85"}, "06-attention": {"0.43"}, "09-audit": {"0.70"},
-}  # fmt: skip
+# decimals of a notebook's text that the paper prints, a picture shows, or everybody knows
+ELSEWHERE = {
+    "01-derivation": {"22.7"},
+    "02-variants": {"0.17", "1.3", "7.1", "39.54", "46.67"},
+    "04-pretrain": {"5.5"},
+    "03-diagnostics": {"0.43", "0.85"},
+    "06-attention": {"0.43"},
+    "09-audit": {"0.70"},
+}
 NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
 QUESTIONS = typed_by_hand.read(paths.root() / "texts" / "notebooks.yaml")
 
@@ -37,12 +54,18 @@ def tagged(path, tag):
     return [cell.source for cell in cells(path, "code") if tag in cell.metadata.get("tags", [])]
 
 
-def test_it_opens_with_its_number_and_one_claim_and_ends_with_what_was_learned_and_the_next_question(notebook):
+def test_it_opens_with_its_number_and_one_claim_and_ends_with_what_was_learned_and_the_next_question(
+    notebook,
+):
     opening, closing = (cells(notebook, "markdown")[place].source for place in (0, -1))
-    assert opening.splitlines()[0] == f"# {notebook.stem[:2]} {QUESTIONS[notebook.stem]['question']}"
+    assert (
+        opening.splitlines()[0] == f"# {notebook.stem[:2]} {QUESTIONS[notebook.stem]['question']}"
+    )
     assert re.match(r"\*[^*]{20,}\*", opening.split("\n\n")[1])
     # what it reads, writes and takes is in the one table of notebooks/README.md
-    assert {"reads", "writes", "runtime"} <= QUESTIONS[notebook.stem].keys() and "**Reads**" not in opening
+    assert {"reads", "writes", "runtime"} <= QUESTIONS[
+        notebook.stem
+    ].keys() and "**Reads**" not in opening
     assert closing.startswith("## What we learned\n") and "**Next question:**" in closing
 
 
@@ -56,20 +79,33 @@ def test_pages_and_notebooks_keep_to_the_field_s_words():
 
 
 def numbers(text):
-    return [float(found) for found in re.findall(r"(?<![\w.])\d+\.?\d*(?:e-?\d+)?", text.replace(",", ""))]
+    return [
+        float(found)
+        for found in re.findall(r"(?<![\w.])\d+\.?\d*(?:e-?\d+)?", text.replace(",", ""))
+    ]
 
 
 def test_each_decimal_of_its_text_is_one_that_its_cells_have_or_print_to_as_many_digits(notebook):
     printed = [numbers(cell.source) for cell in cells(notebook, "code")]
     for output in (output for cell in cells(notebook, "code") for output in cell.outputs):
         forms = output.get("data", {})
-        texts = (output.get("text", ""), *(forms.get(f"text/{kind}", "") for kind in ("plain", "html", "markdown")))
+        texts = (
+            output.get("text", ""),
+            *(forms.get(f"text/{kind}", "") for kind in ("plain", "html", "markdown")),
+        )
         printed += [numbers(re.sub("<[^>]+>", " ", text)) for text in texts]
     printed = [value for found in printed for value in found]
     text = NO_NUMBERS.sub("", "\n".join(cell.source for cell in cells(notebook, "markdown")))
-    typed = {word: len(word.partition(".")[2]) for word in re.findall(r"(?<![\w.])\d+\.\d+", text.replace(",", ""))}
+    typed = {
+        word: len(word.partition(".")[2])
+        for word in re.findall(r"(?<![\w.])\d+\.\d+", text.replace(",", ""))
+    }
     near = {word: 0.51 * 10**-places for word, places in typed.items()}
-    unprinted = {word for word, gap in near.items() if all(abs(value - float(word)) > gap for value in printed)}
+    unprinted = {
+        word
+        for word, gap in near.items()
+        if all(abs(value - float(word)) > gap for value in printed)
+    }
     assert unprinted == ELSEWHERE.get(notebook.stem, set())
 
 
@@ -79,23 +115,31 @@ def test_its_machinery_is_tagged_and_nothing_else_is(notebook):
     assert {"study_name": "smoke", "record": ""}.items() <= declared_parameters(notebook).items()
     for cell in cells(notebook, "code"):
         tagged_so = cell.metadata.get("tags")
-        assert tagged_so or not re.search(r"^(import|from) |plt\.style|Run\(|run\.save", cell.source, re.MULTILINE)
+        assert tagged_so or not re.search(
+            r"^(import|from) |plt\.style|Run\(|run\.save", cell.source, re.MULTILINE
+        )
         assert len(cell.source.splitlines()) <= 15, cell.source[:60]
         assert notebook.stem.startswith("01") or not re.search(r"^def ", cell.source, re.MULTILINE)
 
 
-def test_it_has_outputs_without_errors_or_a_folder_of_its_machine_and_what_a_cell_draws_is_to_be_seen(notebook):
+def test_it_has_outputs_without_errors_or_a_folder_of_its_machine_and_what_a_cell_draws_is_to_be_seen(
+    notebook,
+):
     outputs = [output for cell in cells(notebook, "code") for output in cell.outputs]
     assert outputs and not [output for output in outputs if output.output_type == "error"]
     assert str(paths.root()) not in notebook.read_text(encoding="utf-8")
     for cell in cells(notebook, "code"):
         if DRAWS.search(cell.source):
             shown = [output.get("data", {}) for output in cell.outputs]
-            waits = "figures.shown(" in cell.source and any(": no run yet" in d.get("text/markdown", "") for d in shown)
+            waits = "figures.shown(" in cell.source and any(
+                ": no run yet" in d.get("text/markdown", "") for d in shown
+            )
             assert waits or any("image/png" in data for data in shown), cell.source
 
 
-def test_every_link_leads_to_a_file_and_a_product_without_the_own_message_is_not_called_eq_11_alone(notebook):
+def test_every_link_leads_to_a_file_and_a_product_without_the_own_message_is_not_called_eq_11_alone(
+    notebook,
+):
     for source in (cell.source for cell in cells(notebook, "markdown")):
         for target in re.findall(r"\]\((?!http)([^)#]+)", source):
             assert (notebook.parent / target).exists(), target
@@ -110,4 +154,6 @@ def test_set_up_and_record_cells_are_folded_in_a_page():
     folded = re.findall(r"<details><summary>(.*?)</summary>.*?</details>", page, re.DOTALL)
     assert folded == ["Set-up", "Record"]
     outside = re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL)
-    assert "import" not in outside and "save" not in outside and page.count('<div class="input">') == 4
+    assert (
+        "import" not in outside and "save" not in outside and page.count('<div class="input">') == 4
+    )

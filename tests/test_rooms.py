@@ -1,4 +1,6 @@
-"""The rooms of the package form layers: no circle of imports, and the method knows nothing of the study."""
+"""The rooms of the package form layers: no circle of imports, and the method knows nothing of the
+study.
+"""
 
 import ast
 import contextlib
@@ -19,8 +21,16 @@ def name_of(path):
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-FILES = {name_of(path): path for top in ("saobp", "companion") for path in sorted((ROOT / top).rglob("*.py"))}
-SCRIPTS = {name_of(path): path for top in ("benchmarks", "tools") for path in sorted((ROOT / top).glob("*.py"))}
+FILES = {
+    name_of(path): path
+    for top in ("saobp", "companion")
+    for path in sorted((ROOT / top).rglob("*.py"))
+}
+SCRIPTS = {
+    name_of(path): path
+    for top in ("benchmarks", "tools")
+    for path in sorted((ROOT / top).glob("*.py"))
+}
 
 
 def package_of(module):
@@ -29,7 +39,9 @@ def package_of(module):
 
 
 def imported(source, package):
-    """The modules of ours that a source in a package imports, anywhere in it: in a function too, and relative ones."""
+    """The modules of ours that a source in a package imports, anywhere in it: in a function too,
+    and relative ones.
+    """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in FILES)
@@ -40,25 +52,40 @@ def imported(source, package):
                 yield from (name if name in FILES else origin for name in full)
 
 
-GRAPH = {name: {*imported(path.read_text(encoding="utf-8"), package_of(name))} - {name} for name, path in FILES.items()}
+GRAPH = {
+    name: {*imported(path.read_text(encoding="utf-8"), package_of(name))} - {name}
+    for name, path in FILES.items()
+}
 
 
-@pytest.mark.parametrize("source", [
-    "import companion.figures.style", "from companion.figures import style", "from . import style",
-    "from .style import PAGE", "from ..figures import style", "def page():\n    from ..figures.style import PAGE",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import companion.figures.style",
+        "from companion.figures import style",
+        "from . import style",
+        "from .style import PAGE",
+        "from ..figures import style",
+        "def page():\n    from ..figures.style import PAGE",
+    ],
+)
 def test_an_import_is_seen_however_it_is_written(source):
-    assert package_of("companion.figures") == package_of("companion.figures.maps") == "companion.figures"
+    assert (
+        package_of("companion.figures")
+        == package_of("companion.figures.maps")
+        == "companion.figures"
+    )
     assert [*imported(source, "companion.figures")] == ["companion.figures.style"]
 
 
 def room(module):
     """The folder that a module lies in: companion.data.task_rows -> companion.data."""
-    return ".".join(module.split(".")[: 3 if module.startswith("companion.") else 2])
+    return ".".join(module.split(".")[:2])
 
 
 def test_no_room_or_module_imports_another_that_imports_it():
-    TopologicalSorter(GRAPH).prepare()  # fails on a circle
+    # fails on a circle
+    TopologicalSorter(GRAPH).prepare()
     rooms = {}
     for module, others in GRAPH.items():
         rooms.setdefault(room(module), set()).update(room(other) for other in others)
@@ -68,23 +95,35 @@ def test_no_room_or_module_imports_another_that_imports_it():
 def test_the_library_imports_nothing_of_the_companion():
     outside = {name: others for name, others in GRAPH.items() if not name.startswith("companion")}
     assert outside
-    assert [(one, other) for one in outside for other in outside[one] if other.startswith("companion")] == []
+    assert [
+        (one, other) for one in outside for other in outside[one] if other.startswith("companion")
+    ] == []
 
 
 def test_what_is_run_and_recorded_imports_nothing_of_what_is_made_from_records():
-    made = {f"companion.{name}" for name in ("tables", "figures", "verdicts", "texts", "publication")}
+    made = {
+        f"companion.{name}" for name in ("tables", "figures", "verdicts", "texts", "publication")
+    }
     assert made <= {room(name) for name in GRAPH}
     recorded = {name: others for name, others in GRAPH.items() if room(name) not in made}
-    assert [(one, other) for one in recorded for other in recorded[one] if room(other) in made] == []
+    assert [
+        (one, other) for one in recorded for other in recorded[one] if room(other) in made
+    ] == []
 
 
 def constants(path):
-    """name and value of each constant of a module that is written out: `LEVEL = 0.05` or `LEVEL: float = 0.05`."""
+    """name and value of each constant of a module that is written out: `LEVEL = 0.05` or `LEVEL:
+    float = 0.05`.
+    """
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        for target in targets if isinstance(node, ast.Assign | ast.AnnAssign) and node.value else ():
+        for target in (
+            targets if isinstance(node, ast.Assign | ast.AnnAssign) and node.value else ()
+        ):
             several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
-            for name, value in zip(target.elts, node.value.elts) if several else [(target, node.value)]:
+            for name, value in (
+                zip(target.elts, node.value.elts) if several else [(target, node.value)]
+            ):
                 with contextlib.suppress(ValueError, TypeError):
                     yield ast.unparse(name), repr(ast.literal_eval(value))
 
@@ -102,7 +141,10 @@ def test_one_constant_has_one_home():
 def test_every_public_name_is_importable_and_a_wrong_one_is_named():
     import saobp
 
-    assert all(getattr(saobp, name) is not None for name in saobp.__all__) and dir(saobp) == saobp.__all__
+    assert (
+        all(getattr(saobp, name) is not None for name in saobp.__all__)
+        and dir(saobp) == saobp.__all__
+    )
     with pytest.raises(AttributeError, match="has no attribute 'refined'"):
         _ = saobp.refined
 
@@ -133,11 +175,19 @@ for room in ("saobp", "companion.figures", "companion.verdicts", "companion.publ
 
 
 def test_what_reads_records_starts_without_torch_and_a_run_compiles_no_grammar_of_uris():
-    told = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert len(told.stdout.splitlines()) == 5 and not [line for line in told.stdout.splitlines() if " " in line]
+    told = subprocess.run(
+        [sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert len(told.stdout.splitlines()) == 5 and not [
+        line for line in told.stdout.splitlines() if " " in line
+    ]
 
 
 def test_tests_lie_in_the_folders_of_their_rooms():
     known = {room(name).rpartition(".")[2] for name in GRAPH} | {"helpers"}
-    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name[0] not in "._"}
+    folders = {
+        path.name
+        for path in (ROOT / "tests").iterdir()
+        if path.is_dir() and path.name[0] not in "._"
+    }
     assert folders <= known

@@ -7,7 +7,8 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# torch pins its own accelerator libraries, and the build for the machine may need none: leave them to it
+# torch pins its own accelerator libraries, and the build for the machine may need none: leave them
+# to it
 LEFT_TO_TORCH = re.compile(r"^(nvidia-|cuda-|triton)")
 EXTRAS = ("measure", "study", "test")
 COMPILE = (
@@ -20,9 +21,13 @@ HEADER = "# Exact pins for Python 3.11 and later, written by `make lock`: edit p
 def resolve() -> list[str]:
     """Resolve every extra of pyproject.toml to exact pins, one line a package."""
     command = [sys.executable, "-m", *COMPILE.split()]
-    lines = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    lines = subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
     elsewhere = ("sys_platform == 'emscripten'", "sys_platform == 'win32'")
-    return [line for line in lines if not LEFT_TO_TORCH.match(line) and not line.endswith(elsewhere)]
+    return [
+        line for line in lines if not LEFT_TO_TORCH.match(line) and not line.endswith(elsewhere)
+    ]
 
 
 def pins(lines: list[str]) -> dict[str, str]:
@@ -32,16 +37,27 @@ def pins(lines: list[str]) -> dict[str, str]:
 
 
 def direct_dependencies() -> list[str]:
-    """List the requirement strings that pyproject.toml states, those of a cluster's own left out."""
+    """List the requirement strings that pyproject.toml states, those of a cluster's own left
+    out.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [r for name in EXTRAS for r in project["optional-dependencies"][name] if not r.startswith("saobp[")]
+    extras = [
+        r
+        for name in EXTRAS
+        for r in project["optional-dependencies"][name]
+        if not r.startswith("saobp[")
+    ]
     return project["dependencies"] + extras
 
 
 def environment(lines: list[str]) -> str:
-    """Write environment.yml: the direct dependencies at the lock's pins, then the package itself."""
+    """Write environment.yml: the direct dependencies at the lock's pins, then the package
+    itself.
+    """
     versions = pins(lines)
-    names = sorted({re.match(r"[A-Za-z0-9._-]+", requirement)[0] for requirement in direct_dependencies()})
+    names = sorted(
+        {re.match(r"[A-Za-z0-9._-]+", requirement)[0] for requirement in direct_dependencies()}
+    )
     packages = "".join(f"      - {name}=={versions[name]}\n" for name in names)
     return (
         "# conda env create -f environment.yml; the pins are requirements.lock's, written by `make lock`\n"

@@ -1,4 +1,6 @@
-"""Take README's picture of the attention explorer, on MiniLM, in Chromium: `python tools/screenshot.py`."""
+"""Take README's picture of the attention explorer, on MiniLM, in Chromium: `python
+tools/screenshot.py`.
+"""
 
 import io
 import shutil
@@ -18,8 +20,16 @@ from saobp.models import public
 PICTURE = paths.root() / "texts" / "explorer.png"
 WIDTH, HEIGHT = 1000, 720
 HEAD = '<!doctype html><meta charset="utf-8"><style>body { font: 16px sans-serif; margin: 12px 16px; }</style>'
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={WIDTH},{HEIGHT}")
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    f"--window-size={WIDTH},{HEIGHT}",
+)
 
 
 def take() -> bytes:
@@ -29,7 +39,9 @@ def take() -> bytes:
         page, shot = Path(folder) / "page.html", Path(folder) / "shot.png"
         page.write_text(HEAD + explorer.fragment(shown), encoding="utf-8")
         options = [*OPTIONS, f"--user-data-dir={folder}/browser", f"--screenshot={shot}"]
-        subprocess.run([BROWSER, *options, page.as_uri()], check=True, capture_output=True, timeout=120)
+        subprocess.run(
+            [BROWSER, *options, page.as_uri()], check=True, capture_output=True, timeout=120
+        )
         stream = io.BytesIO()
         with PIL.Image.open(shot) as picture:
             picture.convert("RGB").quantize(64).save(stream, "PNG", optimize=True)

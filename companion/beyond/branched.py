@@ -1,4 +1,6 @@
-"""Branches of one trunk: a model that has started to learn, continued with each algorithm from the same state."""
+"""Branches of one trunk: a model that has started to learn, continued with each algorithm from the
+same state.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -26,14 +28,19 @@ class Branched(plan.Question):
     arms: list[str]
     trunks: Seeds
     training: str
-    below: float  # nats of held-out loss
-    every: Positive  # steps between two looks at it
-    steps: Positive  # of a branch
+    # nats of held-out loss
+    below: float
+    # steps between two looks at it
+    every: Positive
+    # of a branch
+    steps: Positive
 
 
 @dataclass(frozen=True)
 class Trunk:
-    """One trunk: its study, model and seed, the plan, where it works, and what all of its branches read."""
+    """One trunk: its study, model and seed, the plan, where it works, and what all of its branches
+    read.
+    """
 
     study: Study
     model: str
@@ -45,39 +52,62 @@ class Trunk:
     measure: heldout.HeldOut
 
     def home(self, name: str, *settings: Any) -> Path:
-        """Return where one of its parts works; another recipe, text or setting gets another folder."""
+        """Return where one of its parts works; another recipe, text or setting gets another
+        folder.
+        """
         recipe = recipes.identity(self.study.recipe(self.model))
-        return self.folder / checkpoints.marked(name, (recipe, self.chosen.every, self.text.fingerprint, *settings))
+        return self.folder / checkpoints.marked(
+            name, (recipe, self.chosen.every, self.text.fingerprint, *settings)
+        )
 
     def train(
         self, algorithm: str, recipe: Pretraining, folder: Path, until: int | None = None
     ) -> tuple[Any, list[dict[str, Any]]]:
-        """Train a model by a recipe, or continue from the newest checkpoint in `folder`; returns it and its log."""
-        network = pretraining.untrained(self.study, self.model, algorithm, self.seed, self.tokenizer)
+        """Train a model by a recipe, or continue from the newest checkpoint in `folder`; returns it
+        and its log.
+        """
+        network = pretraining.untrained(
+            self.study, self.model, algorithm, self.seed, self.tokenizer
+        )
         masking = SeededMasking(self.tokenizer, recipe.masking, self.seed)
         given = {"folder": folder, "seed": self.seed, "measure": self.measure, "until": until}
         schedule = [*range(0, recipe.steps + 1, recipe.save_every)]
-        return network, trainer.pretrain(network, self.text, masking, recipe, schedule=schedule, **given)
+        return network, trainer.pretrain(
+            network, self.text, masking, recipe, schedule=schedule, **given
+        )
 
     def grow(self) -> tuple[int, list[dict[str, Any]]]:
-        """Train plain attention until the held-out loss is below the plan's, or to the recipe's end: step and log."""
+        """Train plain attention until the held-out loss is below the plan's, or to the recipe's
+        end: step and log.
+        """
         every = self.chosen.every
-        recipe = self.study.recipe(self.model).changed(scheduler="constant_with_warmup", save_every=every)
+        recipe = self.study.recipe(self.model).changed(
+            scheduler="constant_with_warmup", save_every=every
+        )
         for step in range(every, recipe.steps + 1, every):
             _, log = self.train("original", recipe, self.home("trunk", self.chosen.below), step)
-            last = heldout.curve(log)[-1]  # of a trunk that is there already, later than this step
+            # of a trunk that is there already, later than this step
+            last = heldout.curve(log)[-1]
             if last["loss"] < self.chosen.below:
                 break
         return last["step"], log
 
     def recipe(self, start: int) -> Pretraining:
-        """Return the recipe of a trunk and its branch: the rate is whole until the branch's own last fifth."""
+        """Return the recipe of a trunk and its branch: the rate is whole until the branch's own
+        last fifth.
+        """
         steps, falling = start + self.chosen.steps, max(1, self.chosen.steps // 5)
-        shape = {"scheduler": "warmup_stable_decay", "falling": falling, "save_every": self.chosen.every}
+        shape = {
+            "scheduler": "warmup_stable_decay",
+            "falling": falling,
+            "save_every": self.chosen.every,
+        }
         return self.study.recipe(self.model).changed(steps=steps, **shape)
 
     def branch(self, algorithm: str, start: int) -> dict[str, Any]:
-        """Continue it with an algorithm and return the curve and the losses of each held-out sequence at its end."""
+        """Continue it with an algorithm and return the curve and the losses of each held-out
+        sequence at its end.
+        """
         own = self.home(algorithm, self.chosen.steps, start, self.study.strengths.get(self.model))
         grown = self.home("trunk", self.chosen.below) / f"checkpoint-{start}"
         if checkpoints.newest_whole(own) is None:
@@ -85,15 +115,28 @@ class Trunk:
                 shutil.copytree(grown, copied, dirs_exist_ok=True)
         network, log = self.train(algorithm, self.recipe(start), own)
         nats, tokens = self.measure.by_sequence(network)
-        found = {"algorithm": algorithm, "nats": nats, "tokens": tokens, "held_out": sum(nats) / sum(tokens)}
+        found = {
+            "algorithm": algorithm,
+            "nats": nats,
+            "tokens": tokens,
+            "held_out": sum(nats) / sum(tokens),
+        }
         return found | heldout.summary(log)
 
 
 def run(
-    study: Study, model: str, seed: int, chosen: Branched, told: dict[str, Any], path: Path, folder: Path
+    study: Study,
+    model: str,
+    seed: int,
+    chosen: Branched,
+    told: dict[str, Any],
+    path: Path,
+    folder: Path,
 ) -> dict[str, Any]:
     """Make one record: a trunk and its branches, and what it tells of its recipe."""
-    record = records.Run("branched", study_name="branched", parameters={"model": model, "seed": seed})
+    record = records.Run(
+        "branched", study_name="branched", parameters={"model": model, "seed": seed}
+    )
     trainer.quiet()
     source = sources.resolve(study.data)
     tokenizer, text, held_out = pretraining.texts(study, model, source)
@@ -102,7 +145,10 @@ def run(
     start, log = trunk.grow()
     branches = [trunk.branch(arm, start) for arm in chosen.arms]
     metrics = {"start": start, "trunk": heldout.summary(log), "branches": branches, **told}
-    own = {"study": "branches of one trunk that has started to learn", "steps of a branch": chosen.steps}
+    own = {
+        "study": "branches of one trunk that has started to learn",
+        "steps of a branch": chosen.steps,
+    }
     apart = [departures.differs(*one) for one in own.items()]
     apart += departures.departures(study, model, text, "high", seed, trunk.recipe(start))
     data = corpora.provenance(source, text, held_out)

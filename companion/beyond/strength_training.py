@@ -1,4 +1,6 @@
-"""Training at other strengths than the paper's, at learned ones, and of larger models; `strengths` reads the runs."""
+"""Training at other strengths than the paper's, at learned ones, and of larger models; `strengths`
+reads the runs.
+"""
 
 import json
 from functools import partial
@@ -21,25 +23,39 @@ from saobp.models.module import Refinement
 
 
 def look(held_out: HeldOut, model: nn.Module) -> dict[str, Any]:
-    """Measure loss, accuracy, raw and refined shape, and strengths (nats) of each layer's heads, one if they share."""
+    """Measure loss, accuracy, raw and refined shape, and strengths (nats) of each layer's heads,
+    one if they share.
+    """
     tokens = held_out.shown["input_ids"].to(next(model.parameters()).device)
     raw, refined = map(message_rounds.shape, message_rounds.matrices(model, tokens))
-    used = [module(torch.device("cpu")) for module in model.modules() if isinstance(module, Refinement)]
+    used = [
+        module(torch.device("cpu")) for module in model.modules() if isinstance(module, Refinement)
+    ]
     strengths = [torch.as_tensor(strength).detach().flatten().tolist() for strength in used]
     found = {"loss": held_out(model)["loss"], "accuracy": held_out.accuracy(model)}
     return found | {"raw": raw, "refined": refined, "strengths": strengths}
 
 
 def run(
-    plan: Beyond, strength: float | str, seed: int, *, text: Any, held_out: Any, tokenizer: Any, folder: Path,
-) -> dict[str, Any]:  # fmt: skip
-    """Train one model at a strength, or with one of `TAUGHT` that starts from the size's own, and follow it.
+    plan: Beyond,
+    strength: float | str,
+    seed: int,
+    *,
+    text: Any,
+    held_out: Any,
+    tokenizer: Any,
+    folder: Path,
+) -> dict[str, Any]:
+    """Train one model at a strength, or with one of `TAUGHT` that starts from the size's own, and
+    follow it.
 
-    Returns strength, seed and what `trainer.attempt` does, with a "curve" of `look`. A finished run is read from
-    `folder`; one that was cut off is continued.
+    Returns strength, seed and what `trainer.attempt` does, with a "curve" of `look`. A finished run
+    is read from `folder`; one that was cut off is continued.
     """
     recipe = plan.pretrain
-    name = checkpoints.marked(f"{plan.model}-{strength}-{seed}", (recipes.identity(recipe), text.fingerprint))
+    name = checkpoints.marked(
+        f"{plan.model}-{strength}-{seed}", (recipes.identity(recipe), text.fingerprint)
+    )
     done = folder / f"{name}.json"
     if not done.exists():
         network = architectures.encoder(plan.model, tokenizer, dropout=recipe.dropout, seed=seed)
@@ -47,7 +63,9 @@ def run(
         saobp.apply(network, "high", strength_of(plan.model) if learn else strength, learn=learn)
         measure = partial(look, pretraining.held_out_measure(recipe, tokenizer, held_out))
         masking = SeededMasking(tokenizer, recipe.masking, seed)
-        found = trainer.attempt(network, text, masking, recipe, folder=folder / name, seed=seed, measure=measure)
+        found = trainer.attempt(
+            network, text, masking, recipe, folder=folder / name, seed=seed, measure=measure
+        )
         paths.write_text(done, json.dumps({"strength": strength, "seed": seed, **found}))
     return json.loads(done.read_text(encoding="utf-8"))
 
@@ -55,7 +73,11 @@ def run(
 def study(plan: Beyond, **given: Any) -> list[dict[str, Any]]:
     """Run every strength of a plan, and the learned ones, with every seed; `given` as in `run`."""
     taught = [name for name, by in TAUGHT.items() if by in plan.learned]
-    return [run(plan, strength, seed, **given) for strength in (*plan.strengths, *taught) for seed in plan.seeds]
+    return [
+        run(plan, strength, seed, **given)
+        for strength in (*plan.strengths, *taught)
+        for seed in plan.seeds
+    ]
 
 
 def larger(plan: Beyond, **given: Any) -> list[dict[str, Any]]:

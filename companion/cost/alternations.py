@@ -1,6 +1,8 @@
-"""The planned study of cost: BERT-Mini with High beside plain attention, in as many alternations as the plan says.
+"""The planned study of cost: BERT-Mini with High beside plain attention, in as many alternations as
+the plan says.
 
-One record per thread count and setting, on a machine that does nothing else: `python -m companion.cost.alternations`.
+One record per thread count and setting, on a machine that does nothing else: `python -m
+companion.cost.alternations`.
 """
 
 from collections.abc import Iterator
@@ -19,8 +21,13 @@ from saobp.fused.tiled import native
 MODEL, THREADS = "mini", (2, 1)
 WAYS = ("original", "original_eager", "high")
 
-SHAPES = ((1, 128), (8, 128), (32, 128), (1, 512))  # sequences, and tokens of each
-SETTINGS = [("train", 32, 128), ("train_no_dropout", 32, 128), *(("inference", *size) for size in SHAPES)]
+# sequences, and tokens of each
+SHAPES = ((1, 128), (8, 128), (32, 128), (1, 512))
+SETTINGS = [
+    ("train", 32, 128),
+    ("train_no_dropout", 32, 128),
+    *(("inference", *size) for size in SHAPES),
+]
 
 
 def passes() -> str:
@@ -31,16 +38,31 @@ def passes() -> str:
     return "one call" if native.passes() else "torch"
 
 
-def record(setting: tuple[str, int, int], threads: int, rounds: int, path: Path, folder: Path) -> None:
+def record(
+    setting: tuple[str, int, int], threads: int, rounds: int, path: Path, folder: Path
+) -> None:
     """Time one setting (phase, sequences, length) with so many threads and write its record."""
     torch.set_num_threads(threads)
     phase, sequences, length = setting
-    given = {"model": MODEL, "phase": phase, "sequences": sequences, "length": length, "threads": threads}
+    given = {
+        "model": MODEL,
+        "phase": phase,
+        "sequences": sequences,
+        "length": length,
+        "threads": threads,
+    }
     run = Run("alternations", study_name="cost", parameters=given | {"passes": passes()})
     before = timing.circumstances()
     found = whole_model.timed(phase, MODEL, VOCABULARY, WAYS, sequences, length, rounds)
-    metrics = before | {"repeats": rounds, "ways": {way: {phase: numbers} for way, _, numbers in found}}
-    run.save(path, metrics, departures=departures.cost(MODEL, sequences, length, rounds, VOCABULARY, phase))
+    metrics = before | {
+        "repeats": rounds,
+        "ways": {way: {phase: numbers} for way, _, numbers in found},
+    }
+    run.save(
+        path,
+        metrics,
+        departures=departures.cost(MODEL, sequences, length, rounds, VOCABULARY, phase),
+    )
 
 
 def records_of(planned: Question) -> Iterator[Entry]:
@@ -49,7 +71,11 @@ def records_of(planned: Question) -> Iterator[Entry]:
         for phase, sequences, length in SETTINGS:
             name = f"08-alternations-{phase}-{sequences}x{length}-{threads}"
             name += "-one-call" * (passes() == "one call")
-            yield name, partial(record, (phase, sequences, length), threads, planned.primary.seeds), {}
+            yield (
+                name,
+                partial(record, (phase, sequences, length), threads, planned.primary.seeds),
+                {},
+            )
 
 
 if __name__ == "__main__":

@@ -9,8 +9,16 @@ from companion.paper.numbers import Published
 from companion.setup import labels
 from companion.setup.sizes_and_strengths import SIZES
 
-PHASES = {"train": "training, dropout", "train_no_dropout": "training, no dropout", "inference": "inference"}
-LENGTH_WAYS = {"sdpa": "Original, fused", "high": "High, no matrix kept", "materialised": "High, matrix kept"}
+PHASES = {
+    "train": "training, dropout",
+    "train_no_dropout": "training, no dropout",
+    "inference": "inference",
+}
+LENGTH_WAYS = {
+    "sdpa": "Original, fused",
+    "high": "High, no matrix kept",
+    "materialised": "High, matrix kept",
+}
 
 
 def way_title(way: str) -> str:
@@ -20,27 +28,41 @@ def way_title(way: str) -> str:
 
 
 def operations(paper: Published) -> pd.DataFrame:
-    """Return the 24 counts of Table 9 as printed, by fvcore and by the formula (10^9); "off": print from counter."""
+    """Return the 24 counts of Table 9 as printed, by fvcore and by the formula (10^9); "off": print
+    from counter.
+    """
     from companion.cost import whole_model
 
     cells, counted = comparisons.operations(paper), []
     for row in cells.itertuples():
         size, way = comparisons.OUR_SIZES[row.model], comparisons.OUR_ALGORITHMS[row.algorithm]
         training = row.phase == "train"
-        counted.append(whole_model.macs(size, arithmetic.VOCABULARY, way, arithmetic.LENGTH, training=training))
+        counted.append(
+            whole_model.macs(size, arithmetic.VOCABULARY, way, arithmetic.LENGTH, training=training)
+        )
     return cells.assign(fvcore=counted, off=(cells["printed"] - counted).abs().round(2))
 
 
 def surplus(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return by size and phase what High counts above Original, beside Original's own attention products (10^9)."""
-    counts = cells.pivot_table(index=["model", "phase"], columns="algorithm", values="fvcore", sort=False)
+    """Return by size and phase what High counts above Original, beside Original's own attention
+    products (10^9).
+    """
+    counts = cells.pivot_table(
+        index=["model", "phase"], columns="algorithm", values="fvcore", sort=False
+    )
     models = counts.index.get_level_values("model")
-    products = [arithmetic.attention_products(SIZES[comparisons.OUR_SIZES[model]]) for model in models]
-    return pd.DataFrame({"High - Original": counts["High"] - counts["Original"], "2L²h × layers": products})
+    products = [
+        arithmetic.attention_products(SIZES[comparisons.OUR_SIZES[model]]) for model in models
+    ]
+    return pd.DataFrame(
+        {"High - Original": counts["High"] - counts["Original"], "2L²h × layers": products}
+    )
 
 
 def beside(ways: dict[str, dict[str, Any]]) -> pd.DataFrame:
-    """Return one row a phase and way: median time, its ratios to both Originals, memory kept and at its peak (MiB)."""
+    """Return one row a phase and way: median time, its ratios to both Originals, memory kept and at
+    its peak (MiB).
+    """
     rows = {
         (title, way_title(way)): {
             "milliseconds": found[phase]["milliseconds"]["median"],

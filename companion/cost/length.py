@@ -1,4 +1,6 @@
-"""Time and memory of attention, forward and backward, against length: fused, materialised, and torch's own."""
+"""Time and memory of attention, forward and backward, against length: fused, materialised, and
+torch's own.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,7 +21,9 @@ def eager(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def literal(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Refine as Algorithm 1 is printed, its loops vectorised; the product overflows float32 in long sequences."""
+    """Refine as Algorithm 1 is printed, its loops vectorised; the product overflows float32 in long
+    sequences.
+    """
     attention = (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)
     grown = math.exp(0.2)
     messages = grown * attention.sum(-1, keepdim=True) + (1 - grown) * attention
@@ -42,14 +46,18 @@ def _inputs(shape: Shape, count: int, dtype: torch.dtype) -> list[Tensor]:
     return [torch.randn(shape, generator=generator).to(timing.place(), dtype) for _ in range(count)]
 
 
-def forward_and_backward(attend: Attend, shape: Shape, dtype: torch.dtype = torch.float32) -> Callable[[], object]:
+def forward_and_backward(
+    attend: Attend, shape: Shape, dtype: torch.dtype = torch.float32
+) -> Callable[[], object]:
     """Return a call of an attention and its gradient on random inputs."""
     *inputs, upstream = _inputs(shape, 4, dtype)
     inputs = [x.requires_grad_() for x in inputs]
     return lambda: torch.autograd.grad(attend(*inputs), inputs, upstream)
 
 
-def forward(attend: Attend, shape: Shape, dtype: torch.dtype = torch.float32) -> Callable[[], Tensor]:
+def forward(
+    attend: Attend, shape: Shape, dtype: torch.dtype = torch.float32
+) -> Callable[[], Tensor]:
     """Return a call of an attention on the same random inputs, which want no gradient."""
     inputs = _inputs(shape, 3, dtype)
     return torch.inference_mode()(lambda: attend(*inputs))
@@ -58,15 +66,20 @@ def forward(attend: Attend, shape: Shape, dtype: torch.dtype = torch.float32) ->
 DIRECTIONS = {"forward": forward, "forward_and_backward": forward_and_backward}
 
 
-def peak(way: str, shape: Shape, direction: str = "forward_and_backward", threads: int = timing.THREADS) -> float:
+def peak(
+    way: str, shape: Shape, direction: str = "forward_and_backward", threads: int = timing.THREADS
+) -> float:
     """Measure the peak here, after a small call that loads what is loaded once."""
     torch.set_num_threads(threads)
     DIRECTIONS[direction](WAYS[way], (1, HEADS, 64, HEAD_WIDTH))()
     return timing.peak_above_now(DIRECTIONS[direction](WAYS[way], shape))
 
 
-def by_length(lengths: Sequence[int], ways: Sequence[str], rounds: int, longest_materialised: int = 2048) -> list[dict]:
-    """Return one row a length and way: what `timing.interleaved` and `in_processes` (peak MiB) give, and the kernel.
+def by_length(
+    lengths: Sequence[int], ways: Sequence[str], rounds: int, longest_materialised: int = 2048
+) -> list[dict]:
+    """Return one row a length and way: what `timing.interleaved` and `in_processes` (peak MiB)
+    give, and the kernel.
 
     The materialised way stops at `longest_materialised`: it keeps several L x L matrices a head.
     """
@@ -77,6 +90,9 @@ def by_length(lengths: Sequence[int], ways: Sequence[str], rounds: int, longest_
         calls = {way: forward_and_backward(WAYS[way], shape) for way in shown}
         against = [way for way in shown if way in (ways[0], "materialised")]
         for way, found in timing.interleaved(calls, rounds, against=against).items():
-            found |= {"kernel": timing.attention_kernel(calls[way]), "peak_mib": timing.in_processes(peak, way, shape)}
+            found |= {
+                "kernel": timing.attention_kernel(calls[way]),
+                "peak_mib": timing.in_processes(peak, way, shape),
+            }
             rows.append({"length": length, "way": way, **found})
     return rows

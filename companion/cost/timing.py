@@ -1,4 +1,6 @@
-"""Ways of doing the same, timed in turns in one process, and the memory that a call takes at its peak."""
+"""Ways of doing the same, timed in turns in one process, and the memory that a call takes at its
+peak.
+"""
 
 import itertools
 import multiprocessing
@@ -18,7 +20,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from companion.records import commit
 
 THREADS, ROUNDS, WARM_UP, PROCESSES = 2, 31, 3, 3
-RETURNED = "MALLOC_MMAP_THRESHOLD_"  # bytes: glibc takes larger blocks from the system, and gives them back when freed
+# bytes: glibc takes larger blocks from the system, and gives them back when freed
+RETURNED = "MALLOC_MMAP_THRESHOLD_"
 
 
 def place() -> str:
@@ -27,11 +30,16 @@ def place() -> str:
 
 
 def interleaved(
-    ways: dict[str, Callable[[], object]], rounds: int = ROUNDS, against: Sequence[str] = (), warm_up: int = WARM_UP
+    ways: dict[str, Callable[[], object]],
+    rounds: int = ROUNDS,
+    against: Sequence[str] = (),
+    warm_up: int = WARM_UP,
 ) -> dict[str, dict[str, Any]]:
-    """Time each way once a round, in turning order; the machine's speed drifts, so compare within a round (`summary`).
+    """Time each way once a round, in turning order; the machine's speed drifts, so compare within a
+    round (`summary`).
 
-    The base is the first way; for each way named in `against` there are the `quartiles` "ratio_to_<way>".
+    The base is the first way; for each way named in `against` there are the `quartiles`
+    "ratio_to_<way>".
     """
     names, spent = list(ways), {name: [] for name in ways}
     for turn in range(rounds + warm_up):
@@ -69,16 +77,29 @@ def summary(milliseconds: list[float], base: list[float]) -> dict[str, Any]:
 
 
 def attention_kernel(call: Callable[[], object]) -> str:
-    """Return the name of the fused kernel by which `scaled_dot_product_attention` ran in a call; "" without one."""
-    prefix, on_cpu = "aten._scaled_dot_product_", torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    with FlopCounterMode(display=False, custom_mapping={on_cpu: lambda *given, **more: 0}) as counted:
+    """Return the name of the fused kernel by which `scaled_dot_product_attention` ran in a call; ""
+    without one.
+    """
+    prefix, on_cpu = (
+        "aten._scaled_dot_product_",
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
+    )
+    with FlopCounterMode(
+        display=False, custom_mapping={on_cpu: lambda *given, **more: 0}
+    ) as counted:
         call()
-    names = {str(name) for name in counted.get_flop_counts().get("Global", ()) if "backward" not in str(name)}
+    names = {
+        str(name)
+        for name in counted.get_flop_counts().get("Global", ())
+        if "backward" not in str(name)
+    }
     return ", ".join(sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix)))
 
 
 def kept_for_backward(call: Callable[[], object], but: Iterable[torch.Tensor] = ()) -> float:
-    """Return how many MiB autograd keeps for the backward pass of a call, each storage once, `but` the parameters."""
+    """Return how many MiB autograd keeps for the backward pass of a call, each storage once, `but`
+    the parameters.
+    """
     anyway = {tensor.untyped_storage().data_ptr() for tensor in but}
     kept: dict[int, int] = {}
 
@@ -88,7 +109,8 @@ def kept_for_backward(call: Callable[[], object], but: Iterable[torch.Tensor] = 
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        result = call()  # held until the sum is taken, lest a freed address count for two
+        # held until the sum is taken, lest a freed address count for two
+        result = call()
         total = sum(size for address, size in kept.items() if address not in anyway)
     del result
     return total / 2**20
@@ -97,7 +119,8 @@ def kept_for_backward(call: Callable[[], object], but: Iterable[torch.Tensor] = 
 def peak_above_now(call: Callable[[], object]) -> float:
     """Return by how many MiB memory rises above what it is now, at most, during a call.
 
-    A GPU's own count or, on Linux, resident memory, which does not see what was freed and kept: use `in_processes`.
+    A GPU's own count or, on Linux, resident memory, which does not see what was freed and kept: use
+    `in_processes`.
     """
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
@@ -111,10 +134,12 @@ def peak_above_now(call: Callable[[], object]) -> float:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith(field))
 
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    # the high-water mark starts anew
+    Path("/proc/self/clear_refs").write_text("5")
     before = resident("VmRSS")
     call()
-    return max(0, resident("VmHWM") - before) / 1024  # the two counters lag apart by a page or so
+    # the two counters lag apart by a page or so
+    return max(0, resident("VmHWM") - before) / 1024
 
 
 def in_processes(function: Callable[..., float], *given: object) -> dict[str, float]:
@@ -124,24 +149,34 @@ def in_processes(function: Callable[..., float], *given: object) -> dict[str, fl
 
 
 def fresh(count: int, function: Callable[..., float], *given: object) -> list[float]:
-    """Call a function of a module in so many fresh processes side by side: what this one has freed hides a peak.
+    """Call a function of a module in so many fresh processes side by side: what this one has freed
+    hides a peak.
 
-    They fork from a server that has imported torch and started no threads, and work on one thread. Their malloc (glibc)
-    returns freed blocks of a page or more to the system. Where the server began before that was set, new processes are
-    spawned instead of forked.
+    They fork from a server that has imported torch and started no threads, and work on one thread.
+    Their malloc (glibc) returns freed blocks of a page or more to the system. Where the server
+    began before that was set, new processes are spawned instead of forked.
     """
-    os.environ.setdefault(RETURNED, str(resource.getpagesize()))  # read when a process starts that is no fork
+    # read when a process starts that is no fork
+    os.environ.setdefault(RETURNED, str(resource.getpagesize()))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([function.__module__])
     with ProcessPoolExecutor(1, mp_context=context) as executor:
         if not executor.submit(os.getenv, RETURNED).result():
             context = multiprocessing.get_context("spawn")
-    alone = {"initializer": torch.set_num_threads, "initargs": (1,)}  # threads of several processes wait for each other
+    # threads of several processes wait for each other
+    alone = {"initializer": torch.set_num_threads, "initargs": (1,)}
     with ProcessPoolExecutor(count, mp_context=context, max_tasks_per_child=1, **alone) as executor:
         return [one.result() for one in [executor.submit(function, *given) for _ in range(count)]]
 
 
 def circumstances() -> dict[str, object]:
-    """Return what a time depends on: the code's commit, versions, threads, and how busy the machine is."""
+    """Return what a time depends on: the code's commit, versions, threads, and how busy the machine
+    is.
+    """
     load = os.getloadavg()[0]
-    return {"code": commit(), "torch": torch.__version__, "threads": torch.get_num_threads(), "load_average": load}
+    return {
+        "code": commit(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "load_average": load,
+    }

@@ -1,6 +1,8 @@
-"""Pretraining text as blocks of tokens of one length, tokenised once into a memory-mapped file (Sec. 6).
+"""Pretraining text as blocks of tokens of one length, tokenised once into a memory-mapped file
+(Sec. 6).
 
-A token file holds such text in one archive, for a machine that has neither the text nor the network.
+A token file holds such text in one archive, for a machine that has neither the text nor the
+network.
 """
 
 import errno
@@ -28,25 +30,34 @@ from companion.records.schema import Data, Split
 from companion.setup import paths
 
 PARTS = ("train", "validation")
-NOBODY = {"uid": 0, "gid": 0, "mtime": 0, "uname": "", "gname": "", "deep": False}  # the same bytes, whoever writes
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # how the system says that a disk or a quota is
-FORMAT = 3  # of the token file; another number makes old files be built again
+# the same bytes, whoever writes
+NOBODY = {"uid": 0, "gid": 0, "mtime": 0, "uname": "", "gname": "", "deep": False}
+# how the system says that a disk or a quota is
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# of the token file; another number makes old files be built again
+FORMAT = 3
 
 
 class Blocks(torch.utils.data.Dataset):
-    """Blocks of contiguous text of a token folder, each `{"input_ids": (length,) int64}`; the tokens stay on disk.
+    """Blocks of contiguous text of a token folder, each `{"input_ids": (length,) int64}`; the
+    tokens stay on disk.
 
-    A masked block is [CLS] tokens [SEP]; a causal block is text alone. `tokens` counts all of them, `splits`
-    says what each data set is and lacks, `text` how they were mixed and what was dropped.
+    A masked block is [CLS] tokens [SEP]; a causal block is text alone. `tokens` counts all of them,
+    `splits` says what each data set is and lacks, `text` how they were mixed and what was dropped.
     """
 
     def __init__(self, folder: Path, source: str | None = None) -> None:
-        self.folder, self.source = folder, source  # of a token file's text, what that says; of other text none
+        # of a token file's text, what that says; of other text none
+        self.folder, self.source = folder, source
         self.about: dict[str, Any] = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         self.length, self.fingerprint = self.about["length"], self.about["fingerprint"]
         self.text = self.about["text"]
-        renamed = {"published_rows": "hub_rows"}  # as files of before have it
-        self.splits = [{renamed.get(key, key): value for key, value in one.items()} for one in self.about["splits"]]
+        # as files of before have it
+        renamed = {"published_rows": "hub_rows"}
+        self.splits = [
+            {renamed.get(key, key): value for key, value in one.items()}
+            for one in self.about["splits"]
+        ]
         self.tokens = len(self) * self.length
 
     def __len__(self) -> int:
@@ -58,7 +69,8 @@ class Blocks(torch.utils.data.Dataset):
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Tensor]]:
         """Return many blocks at once: what a DataLoader asks for."""
         file, shape = self.folder / "tokens.bin", (len(self), self.about["body"])
-        tokens = np.memmap(file, self.about["dtype"], "r", shape=shape)  # not kept: a worker would be sent the text
+        # not kept: a worker would be sent the text
+        tokens = np.memmap(file, self.about["dtype"], "r", shape=shape)
         rows = torch.from_numpy(tokens[list(indices)].astype(np.int64))
         if self.about["around"]:
             first, last = (torch.full((len(rows), 1), mark) for mark in self.about["around"])
@@ -75,27 +87,48 @@ def token_blocks(
     split: str = "train",
     limit_tokens: int | None = None,
 ) -> Blocks:
-    """Tokenise a mixture's split once and return it in blocks of `length` tokens, `limit_tokens` at most together.
+    """Tokenise a mixture's split once and return it in blocks of `length` tokens, `limit_tokens` at
+    most together.
 
     Blocks are masked ones where the tokenizer puts [CLS] and [SEP] around a text, else causal ones.
-    Raises DataError if a data set is missing or the text fills no block, ValueError if the cache cannot be written.
+    Raises DataError if a data set is missing or the text fills no block, ValueError if the cache
+    cannot be written.
     """
     style = "masked" if tokenizer.num_special_tokens_to_add() else "causal"
     text = Mixture(source, mixture, split)
-    key = [FORMAT, text.identity(), tokenizer_fingerprint(tokenizer), length, split, limit_tokens, style, True]
+    key = [
+        FORMAT,
+        text.identity(),
+        tokenizer_fingerprint(tokenizer),
+        length,
+        split,
+        limit_tokens,
+        style,
+        True,
+    ]
     fingerprint = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
 
     def write(folder: Path) -> None:
-        about = _write(folder, text, tokenizer, length, limit_tokens) | {"fingerprint": fingerprint, "length": length}
+        about = _write(folder, text, tokenizer, length, limit_tokens) | {
+            "fingerprint": fingerprint,
+            "length": length,
+        }
         paths.write_text(folder / "about.json", json.dumps(about, indent=1))
 
     return Blocks(paths.made(paths.cache() / f"tokens-{fingerprint}", write))
 
 
 def provenance(source: Source, text: Blocks, held_out: Blocks, more: Sequence[Split] = ()) -> Data:
-    """Return what a record says of its data: where it came from, which text exactly, and how complete each split is."""
+    """Return what a record says of its data: where it came from, which text exactly, and how
+    complete each split is.
+    """
     splits = [*text.splits, *held_out.splits, *more]
-    return {"source": text.source or source.name, "fingerprint": text.fingerprint, "splits": splits, "text": text.text}
+    return {
+        "source": text.source or source.name,
+        "fingerprint": text.fingerprint,
+        "splits": splits,
+        "text": text.text,
+    }
 
 
 def _write(
@@ -105,7 +138,10 @@ def _write(
     around, between = [], tokenizer.eos_token_id
     if tokenizer.num_special_tokens_to_add():
         around, between = [tokenizer.cls_token_id, tokenizer.sep_token_id], tokenizer.sep_token_id
-    body, dtype = length - len(around), np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.uint32)
+    body, dtype = (
+        length - len(around),
+        np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.uint32),
+    )
     most, written = None if limit is None else limit // length * body, 0
     progress = tqdm(total=most, desc=f"tokenise {text.split}", unit=" tokens", unit_scale=True)
     with (folder / "tokens.bin").open("wb") as stream, progress:
@@ -124,15 +160,24 @@ def _write(
     splits = text.completeness()
     if written == most:
         said = f"cut at {limit} tokens of the mixture"
-        splits = [s | {"complete": False, "note": f"{s['note']}; {said}" if s["note"] else said} for s in splits]
+        splits = [
+            s | {"complete": False, "note": f"{s['note']}; {said}" if s["note"] else said}
+            for s in splits
+        ]
     form = {"blocks": blocks, "body": body, "dtype": dtype.name, "around": around}
     return form | {"text": text.mixed(), "splits": splits}
 
 
-def _encoded(text: Mixture, tokenizer: PreTrainedTokenizerBase, between: int) -> Iterator[tuple[list[int], Counter]]:
-    """Yield each document's tokens, a mark behind them, and the text's counts up to it: others are read ahead."""
-    backend = tokenizer.backend_tokenizer  # itself: no length warning for a long document, and no offsets to compute
-    backend.no_truncation()  # an earlier call may have left it on
+def _encoded(
+    text: Mixture, tokenizer: PreTrainedTokenizerBase, between: int
+) -> Iterator[tuple[list[int], Counter]]:
+    """Yield each document's tokens, a mark behind them, and the text's counts up to it: others are
+    read ahead.
+    """
+    # itself: no length warning for a long document, and no offsets to compute
+    backend = tokenizer.backend_tokenizer
+    # an earlier call may have left it on
+    backend.no_truncation()
     backend.no_padding()
     remaining = (("\n".join(document), text.counts.copy()) for document in text)
     while read := list(islice(remaining, 256)):
@@ -142,11 +187,17 @@ def _encoded(text: Mixture, tokenizer: PreTrainedTokenizerBase, between: int) ->
 
 
 def write_file(
-    file: Path, tokenizer: PreTrainedTokenizerBase, train: Blocks, validation: Blocks, about: Mapping[str, Any]
+    file: Path,
+    tokenizer: PreTrainedTokenizerBase,
+    train: Blocks,
+    validation: Blocks,
+    about: Mapping[str, Any],
 ) -> Path:
-    """Write a token file (a tar, compressed by bzip2), whole or not at all; the same text gives the same bytes.
+    """Write a token file (a tar, compressed by bzip2), whole or not at all; the same text gives the
+    same bytes.
 
-    `about`: "tokenizer" and "vocabulary" as a study names them, "corpus" (data set -> weight), "length", "source".
+    `about`: "tokenizer" and "vocabulary" as a study names them, "corpus" (data set -> weight),
+        "length", "source".
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -174,10 +225,14 @@ def read_file(file: Path) -> tuple[PreTrainedTokenizerBase, Blocks, Blocks, dict
         except (tarfile.TarError, EOFError, OSError) as error:
             if getattr(error, "errno", None) in FULL:
                 raise
-            raise DataError(f"{file}: not a token file ({error}); write it again with `saobp tokens`") from None
+            raise DataError(
+                f"{file}: not a token file ({error}); write it again with `saobp tokens`"
+            ) from None
         for part in ("", *PARTS):
             if problem := paths.damage(folder / part):
-                raise DataError(f"{file}: {part or 'it'} is not whole ({problem}); write it again with `saobp tokens`")
+                raise DataError(
+                    f"{file}: {part or 'it'} is not whole ({problem}); write it again with `saobp tokens`"
+                )
 
     folder = paths.made(paths.cache() / f"prepared-{paths.digest(file)[:16]}", unpack)
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))

@@ -1,8 +1,9 @@
 """Running text for pretraining: joined to documents, deduplicated, interleaved by weight (Sec. 6).
 
-A mixture maps data sets (`owner/name` or `owner/name:config`) to weights. The weights are shares of the
-characters that are kept, for as long as every set lasts; a set that has run out is not repeated, the others go
-on, and the shares that came of it are counted. A limit on the tokens that no set runs out before holds the weights.
+A mixture maps data sets (`owner/name` or `owner/name:config`) to weights. The weights are shares of
+the characters that are kept, for as long as every set lasts; a set that has run out is not
+repeated, the others go on, and the shares that came of it are counted. A limit on the tokens that
+no set runs out before holds the weights.
 """
 
 import hashlib
@@ -21,36 +22,50 @@ RULE = (
     "paragraphs of 8 words or more that occurred before, or that the mixture's validation splits hold, are "
     "dropped (compared without case and spacing)"
 )
-SHORTEST_COMPARED = 8  # words; shorter lines recur honestly: a dialogue is full of "Yes," he said.
-SENTENCE_ROWS = {"bookcorpus/bookcorpus"}  # one sentence a row, books not marked: cut every 1,000 rows
+# words; shorter lines recur honestly: a dialogue is full of "Yes," he said.
+SHORTEST_COMPARED = 8
+# one sentence a row, books not marked: cut every 1,000 rows
+SENTENCE_ROWS = {"bookcorpus/bookcorpus"}
 
-Document = list[str]  # its paragraphs
+# its paragraphs
+Document = list[str]
 
 
 @dataclass
 class Mixture:
-    """Deduplicated, interleaved documents of a split, and a count of what was dropped while they are read."""
+    """Deduplicated, interleaved documents of a split, and a count of what was dropped while they
+    are read.
+    """
 
     source: Source
     weights: Mapping[str, float]
     split: str = "train"
-    counts: Counter = field(default_factory=Counter)  # documents, paragraphs, dropped, and characters by set
+    # documents, paragraphs, dropped, and characters by set
+    counts: Counter = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        """Find the data sets that have the split, and those whose validation text must not occur in train."""
+        """Find the data sets that have the split, and those whose validation text must not occur in
+        train.
+        """
         validated = []
         for name in self.weights:
             with suppress(Absent):
                 self.source.known(*_place(name), "validation")
                 validated.append(name)
-        self.parts, self.held_out = (list(self.weights), validated) if self.split == "train" else (validated, [])
+        self.parts, self.held_out = (
+            (list(self.weights), validated) if self.split == "train" else (validated, [])
+        )
         if not self.parts:
-            raise Absent(f"no data set of {', '.join(self.weights)} has a split '{self.split}'; add one that has")
+            raise Absent(
+                f"no data set of {', '.join(self.weights)} has a split '{self.split}'; add one that has"
+            )
 
     def __iter__(self) -> Iterator[Document]:
         """Yield documents; only train is deduplicated, held-out text stays as it is."""
         self.counts.clear()
-        held_out = (d for name in self.held_out for d in _documents(self.source, name, "validation"))
+        held_out = (
+            d for name in self.held_out for d in _documents(self.source, name, "validation")
+        )
         seen = {_key(paragraph) for document in held_out for paragraph in document}
         return interleave({name: self._read(name, seen) for name in self.parts}, self.weights)
 
@@ -64,12 +79,17 @@ class Mixture:
 
     def identity(self) -> list[Any]:
         """Return what changes when the text does: fingerprints, weights and rules."""
-        parts = [[name, self.weights[name], self.source.fingerprint(*_place(name), self.split)] for name in self.parts]
+        parts = [
+            [name, self.weights[name], self.source.fingerprint(*_place(name), self.split)]
+            for name in self.parts
+        ]
         held_out = [self.source.fingerprint(*_place(name), "validation") for name in self.held_out]
         return [RULE, "dropped before they are weighed", parts, held_out]
 
     def mixed(self) -> Text:
-        """Return what was read and dropped so far: weights, shares of the characters read, documents, paragraphs."""
+        """Return what was read and dropped so far: weights, shares of the characters read,
+        documents, paragraphs.
+        """
         characters = max(1, sum(self.counts[name] for name in self.parts))
         return {
             "weights": {name: float(self.weights[name]) for name in self.parts},
@@ -94,8 +114,12 @@ class Mixture:
                 yield kept
 
 
-def interleave(streams: Mapping[str, Iterator[Document]], weights: Mapping[str, float]) -> Iterator[Document]:
-    """Yield documents, always of the stream whose characters are furthest behind its weight: no draw."""
+def interleave(
+    streams: Mapping[str, Iterator[Document]], weights: Mapping[str, float]
+) -> Iterator[Document]:
+    """Yield documents, always of the stream whose characters are furthest behind its weight: no
+    draw.
+    """
     written = dict.fromkeys(streams, 0.0)
     while written:
         name = min(written, key=written.__getitem__)
@@ -107,11 +131,15 @@ def interleave(streams: Mapping[str, Iterator[Document]], weights: Mapping[str, 
 
 
 def _key(paragraph: str) -> int | None:
-    """Return a paragraph's 64-bit hash without case and spacing, or None for one too short to compare."""
+    """Return a paragraph's 64-bit hash without case and spacing, or None for one too short to
+    compare.
+    """
     words = paragraph.casefold().split()
     if len(words) < SHORTEST_COMPARED:
         return None
-    return int.from_bytes(hashlib.blake2b(" ".join(words).encode(), digest_size=8).digest(), "little")
+    return int.from_bytes(
+        hashlib.blake2b(" ".join(words).encode(), digest_size=8).digest(), "little"
+    )
 
 
 def _place(name: str) -> tuple[str, str | None]:
@@ -129,16 +157,19 @@ def _documents(source: Source, name: str, split: str) -> Iterator[Document]:
 def _labelled(source: Source, name: str, split: str) -> Iterator[tuple[Any, str]]:
     """Pair each row's text with what it shares with the rows of the same document.
 
-    WikiText has a line a row and a title line ` = Title = `, a section's with two marks on each side; a column `book`
-    names a book; any other row is a document.
+    WikiText has a line a row and a title line ` = Title = `, a section's with two marks on each
+    side; a column `book` names a book; any other row is a document.
     """
     article, (dataset, config) = 0, _place(name)
     for number, row in enumerate(source.stream(dataset, config, split)):
         text = row.get("text")
         if not isinstance(text, str):
-            raise DataError(f"{dataset} {split}: row {number} has no text; a corpus needs a column 'text'")
+            raise DataError(
+                f"{dataset} {split}: row {number} has no text; a corpus needs a column 'text'"
+            )
         if dataset.endswith("/wikitext"):
             article += re.fullmatch(r"= [^=](.*[^=])? =", text.strip()) is not None
-            yield article, re.sub(r" @([-,.])@ ", r"\1", text)  # a mark inside a word: `1 @,@ 000`
+            # a mark inside a word: `1 @,@ 000`
+            yield article, re.sub(r" @([-,.])@ ", r"\1", text)
         else:
             yield number // 1000 if dataset in SENTENCE_ROWS else row.get("book", number), text

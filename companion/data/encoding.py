@@ -4,21 +4,30 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import datasets
-from transformers import DataCollatorForMultipleChoice, DataCollatorWithPadding, PreTrainedTokenizerBase
+from transformers import (
+    DataCollatorForMultipleChoice,
+    DataCollatorWithPadding,
+    PreTrainedTokenizerBase,
+)
 
 from companion.data import squad
 from companion.setup.tasks_and_metrics import TaskSpec
 
-BLANK = "_"  # RACE's cloze questions leave a blank for the option
+# RACE's cloze questions leave a blank for the option
+BLANK = "_"
 
 
-def encode(spec: TaskSpec, rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase, length: int) -> datasets.Dataset:
-    """Return features of at most `length` tokens, unpadded, with `labels` (a span: start and end positions).
+def encode(
+    spec: TaskSpec, rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase, length: int
+) -> datasets.Dataset:
+    """Return features of at most `length` tokens, unpadded, with `labels` (a span: start and end
+    positions).
 
-    One text or a pair loses tokens from its longer text. A choice is a list of options, each with the article
-    cut to make room: question and option stay whole. A context without a question loses its start, as much for
-    each option, for its end is what an option goes on from. A span gives one or more windows an item, which overlap
-    by a third of the length, 128 tokens at most, and keep `item` and `offsets`.
+    One text or a pair loses tokens from its longer text. A choice is a list of options, each with
+    the article cut to make room: question and option stay whole. A context without a question loses
+    its start, as much for each option, for its end is what an option goes on from. A span gives one
+    or more windows an item, which overlap by a third of the length, 128 tokens at most, and keep
+    `item` and `offsets`.
     Raises ValueError if `length` cannot hold a question with its option.
     """
     return rows.map(
@@ -33,19 +42,31 @@ def encode(spec: TaskSpec, rows: datasets.Dataset, tokenizer: PreTrainedTokenize
     )
 
 
-def collator(spec: TaskSpec, tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[Mapping]], dict[str, Any]]:
-    """Return what pads features, without those that only scoring needs; choices become (batch, option, token)."""
-    pad = DataCollatorForMultipleChoice(tokenizer) if spec.kind == "choice" else DataCollatorWithPadding(tokenizer)
+def collator(
+    spec: TaskSpec, tokenizer: PreTrainedTokenizerBase
+) -> Callable[[Sequence[Mapping]], dict[str, Any]]:
+    """Return what pads features, without those that only scoring needs; choices become (batch,
+    option, token).
+    """
+    pad = (
+        DataCollatorForMultipleChoice(tokenizer)
+        if spec.kind == "choice"
+        else DataCollatorWithPadding(tokenizer)
+    )
 
     def batch(features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        kept = [{name: f[name] for name in f if name not in squad.SCORING_COLUMNS} for f in features]
+        kept = [
+            {name: f[name] for name in f if name not in squad.SCORING_COLUMNS} for f in features
+        ]
         return dict(pad(kept))
 
     return batch
 
 
 def option_texts(spec: TaskSpec, row: Mapping[str, Any]) -> list[str]:
-    """Return each option with its question: in the question's blank if it has one, else behind it."""
+    """Return each option with its question: in the question's blank if it has one, else behind
+    it.
+    """
     _, question, options = spec.texts
     if not question:
         return list(row[options])
@@ -65,7 +86,8 @@ def _choices(
 ) -> dict[str, list]:
     rows = [dict(zip(batch, values)) for values in zip(*batch.values())]
     asked = [text for row in rows for text in option_texts(spec, row)]
-    needed, count = tokens_needed(asked, tokenizer), len(asked) // len(rows)  # as many options in every row
+    # as many options in every row
+    needed, count = tokens_needed(asked, tokenizer), len(asked) // len(rows)
     items = [slice(start, start + count) for start in range(0, len(asked), count)]
     if (most := max(needed)) > length:
         whole = f"question and option whole ({asked[needed.index(most)][:60]!r}, {spec.name})"
@@ -80,7 +102,9 @@ def _choices(
 
 
 def _ends(texts: list[str], rooms: list[int], tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Cut each text from its start, between two words, until it has as many tokens as there is room for."""
+    """Cut each text from its start, between two words, until it has as many tokens as there is room
+    for.
+    """
     encoded, ends = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True), []
     for number, (text, room) in enumerate(zip(texts, rooms)):
         words, places = encoded.word_ids(number), encoded["offset_mapping"][number]
@@ -92,6 +116,8 @@ def _ends(texts: list[str], rooms: list[int], tokenizer: PreTrainedTokenizerBase
 
 
 def tokens_needed(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Count what each question with its option takes beside special tokens and one token of the article."""
+    """Count what each question with its option takes beside special tokens and one token of the
+    article.
+    """
     more = tokenizer.num_special_tokens_to_add(pair=True) + 1
     return [len(ids) + more for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]

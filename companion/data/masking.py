@@ -9,15 +9,17 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast, TrainerCallback
 
-MASKED, RANDOM = 0.8, 0.1  # of the chosen tokens; the rest stay what they are (Devlin et al. 2019)
+# of the chosen tokens; the rest stay what they are (Devlin et al. 2019)
+MASKED, RANDOM = 0.8, 0.1
 
 
 @dataclass
 class SeededMasking(TrainerCallback):
     """Masks 15 % (or `share`) of the tokens, 80/10/10, anew in every epoch.
 
-    The masks of a sequence depend on its tokens, the seed and the epoch, and on nothing else: a run that was
-    killed and continued, or spread over several processes, sees those of a run in one piece.
+    The masks of a sequence depend on its tokens, the seed and the epoch, and on nothing else: a run
+    that was killed and continued, or spread over several processes, sees those of a run in one
+    piece.
     """
 
     tokenizer: PreTrainedTokenizerFast
@@ -28,12 +30,15 @@ class SeededMasking(TrainerCallback):
     def __call__(self, items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items])
         draws = []
-        for row in tokens.numpy():  # three uniform numbers a token, keyed by the sequence, the seed and the epoch
+        # three uniform numbers a token, keyed by the sequence, the seed and the epoch
+        for row in tokens.numpy():
             digest = hashlib.sha256(row.tobytes() + f" {self.seed} {self.epoch}".encode()).digest()
             generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16])))
             draws.append(generator.random((3, len(row))))
         choice, treatment, word = torch.from_numpy(np.stack(draws, axis=1))
-        chosen = (choice < self.share) & ~torch.isin(tokens, torch.tensor(self.tokenizer.all_special_ids))
+        chosen = (choice < self.share) & ~torch.isin(
+            tokens, torch.tensor(self.tokenizer.all_special_ids)
+        )
         inputs = tokens.masked_fill(chosen & (treatment < MASKED), self.tokenizer.mask_token_id)
         replaced = chosen & (treatment >= 1 - RANDOM)
         inputs = torch.where(replaced, (word * len(self.tokenizer)).long(), inputs)
@@ -41,16 +46,30 @@ class SeededMasking(TrainerCallback):
         return {"input_ids": inputs, "attention_mask": torch.ones_like(inputs), "labels": labels}
 
     def on_epoch_begin(self, args, state, control, **kwargs):
-        """Count epochs from what the Trainer has seen, also where a run is continued in the middle of one."""
+        """Count epochs from what the Trainer has seen, also where a run is continued in the middle
+        of one.
+        """
         self.epoch = int(state.epoch or 0)
 
 
 def causal_batch(items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
     """Stack sequences for a causal model: every token is the label of the position before it."""
     tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items])
-    return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": tokens.clone()}
+    return {
+        "input_ids": tokens,
+        "attention_mask": torch.ones_like(tokens),
+        "labels": tokens.clone(),
+    }
 
 
-def batches(tokenizer: PreTrainedTokenizerFast, share: float, seed: int) -> Callable[[list[dict[str, Any]]], dict]:
-    """Return what makes batches of `corpora.token_blocks`: masked ones of an encoder's tokenizer, else causal ones."""
-    return SeededMasking(tokenizer, share, seed) if tokenizer.num_special_tokens_to_add() else causal_batch
+def batches(
+    tokenizer: PreTrainedTokenizerFast, share: float, seed: int
+) -> Callable[[list[dict[str, Any]]], dict]:
+    """Return what makes batches of `corpora.token_blocks`: masked ones of an encoder's tokenizer,
+    else causal ones.
+    """
+    return (
+        SeededMasking(tokenizer, share, seed)
+        if tokenizer.num_special_tokens_to_add()
+        else causal_batch
+    )

@@ -1,4 +1,6 @@
-"""Where data come from: the public hub, a folder laid out like it, or the embedded story world: the same columns."""
+"""Where data come from: the public hub, a folder laid out like it, or the embedded story world: the
+same columns.
+"""
 
 import hashlib
 import os
@@ -28,7 +30,9 @@ MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])
 
 @dataclass(frozen=True)
 class HubSource(Source):
-    """The public Hugging Face hub, through `datasets.load_dataset`; cached where datasets caches."""
+    """The public Hugging Face hub, through `datasets.load_dataset`; cached where datasets
+    caches.
+    """
 
     name: str = "hub"
 
@@ -36,17 +40,24 @@ class HubSource(Source):
         return _ask(datasets.load_dataset, dataset, config, split=split)
 
     def stream(self, dataset: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
-        offline = os.environ.get("HF_HUB_OFFLINE", "0").upper() in {"1", "ON", "YES", "TRUE"}  # then from the cache
+        # then from the cache
+        offline = os.environ.get("HF_HUB_OFFLINE", "0").upper() in {"1", "ON", "YES", "TRUE"}
         rows = _ask(datasets.load_dataset, dataset, config, split=split, streaming=not offline)
         try:
             yield from rows
-        except Exception as error:  # a dozen classes, some of them OSError: none is about our disk
+        # a dozen classes, some of them OSError: none is about our disk
+        except Exception as error:
             reason = first_line(error)
-            raise DataError(f"{dataset} {split}: the hub broke off ({reason}); give the same command again") from None
+            raise DataError(
+                f"{dataset} {split}: the hub broke off ({reason}); give the same command again"
+            ) from None
 
     def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
-        builder = _ask(datasets.load_dataset_builder, dataset, config)  # its hash holds the hub's revision
-        return hashlib.sha256(f"{dataset} {config} {split} {builder.hash}".encode()).hexdigest()[:16]
+        # its hash holds the hub's revision
+        builder = _ask(datasets.load_dataset_builder, dataset, config)
+        return hashlib.sha256(f"{dataset} {config} {split} {builder.hash}".encode()).hexdigest()[
+            :16
+        ]
 
     def files(self, repository: str, *names: str) -> str:
         return repository
@@ -56,7 +67,9 @@ class HubSource(Source):
         names = found or _ask(datasets.get_dataset_split_names, dataset, config)
         if split not in names:
             name = f"{dataset} {config or ''}".strip()
-            raise Absent(f"{name}: no split {split!r} (found: {', '.join(names)}); name one of these")
+            raise Absent(
+                f"{name}: no split {split!r} (found: {', '.join(names)}); name one of these"
+            )
         rows = found[split].num_examples or None if found else None
         due = HUB_ROWS.get((dataset, config), {}).get(split, rows)
         note = "" if rows == due else f"the hub has {rows} rows of {due}"
@@ -71,20 +84,24 @@ def _ask(function: Callable, dataset: str, config: str | None, **options: Any) -
     """Call a loader of datasets; where a data set still is a script, on the hub's parquet form."""
     try:
         return function(dataset, config, **options)
-    except Exception as error:  # the hub fails in a dozen classes; all mean the same here
+    # the hub fails in a dozen classes; all mean the same here
+    except Exception as error:
         if "scripts are no longer supported" in str(error) and "revision" not in options:
             return _ask(function, dataset, config, revision="refs/convert/parquet", **options)
         name = f"{dataset} {config or ''}".strip()
-        raise DataError(f"{name}: not to be had from the hub ({first_line(error)}); connect, or {REMEDY}") from None
+        raise DataError(
+            f"{name}: not to be had from the hub ({first_line(error)}); connect, or {REMEDY}"
+        ) from None
 
 
 @dataclass(frozen=True)
 class FolderSource(Source):
-    """A folder laid out like the hub: `<owner>/<name>/<config>/<split>-*.parquet`, and a manifest.json.
+    """A folder laid out like the hub: `<owner>/<name>/<config>/<split>-*.parquet`, and a
+    manifest.json.
 
-    Or as the hub converts sets, `<config>/<split>/0000.parquet`; `data/`, or no folder at all, is the configuration
-    `default`.
-    Only files inside the folder are read: an identifier or a link that leads outside is refused.
+    Or as the hub converts sets, `<config>/<split>/0000.parquet`; `data/`, or no folder at all, is
+    the configuration `default`. Only files inside the folder are read: an identifier or a link that
+    leads outside is refused.
     """
 
     root: Path
@@ -105,8 +122,11 @@ class FolderSource(Source):
                 yield from batch.to_pylist()
 
     def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
-        files = [file for base in base_splits(split) for file in self._split(dataset, config, base)[0]]
-        cut = split if "[" in split else ""  # a slice is another text than the whole
+        files = [
+            file for base in base_splits(split) for file in self._split(dataset, config, base)[0]
+        ]
+        # a slice is another text than the whole
+        cut = split if "[" in split else ""
         found = b"".join(bytes.fromhex(paths.digest(file)) for file in files)
         return hashlib.sha256(found + cut.encode()).hexdigest()[:16]
 
@@ -114,13 +134,19 @@ class FolderSource(Source):
         folder = self._folder(repository)
         for name in names:
             if not self._inside(folder / name).is_file():
-                raise DataError(f"{folder / name}: no such file; copy it there from the hub's {repository}")
+                raise DataError(
+                    f"{folder / name}: no such file; copy it there from the hub's {repository}"
+                )
         return folder
 
     def known(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
-        rows, (_, entry) = self._scan(dataset, config, split).count_rows(), self._split(dataset, config, split)
+        rows, (_, entry) = (
+            self._scan(dataset, config, split).count_rows(),
+            self._split(dataset, config, split),
+        )
         public = HUB_ROWS.get((dataset, config), {})
-        posing = self.name == "synthetic" and bool(public)  # under a public set's name, but not its text
+        # under a public set's name, but not its text
+        posing = self.name == "synthetic" and bool(public)
         return {
             "rows": rows,
             "hub_rows": entry.get("published_rows", public.get(split)),
@@ -130,7 +156,9 @@ class FolderSource(Source):
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """What manifest.json says of every split: dataset -> config -> split -> rows, complete, note."""
+        """What manifest.json says of every split: dataset -> config -> split -> rows, complete,
+        note.
+        """
         file = self._inside(self.root / "manifest.json")
         try:
             return MANIFEST.validate_json(file.read_bytes()) if file.exists() else {}
@@ -139,17 +167,27 @@ class FolderSource(Source):
             raise DataError(f"{file}: is not {form} ({first_line(error)}); copy it again") from None
 
     def _scan(self, dataset: str, config: str | None, split: str) -> pyarrow.dataset.Dataset:
-        """Return a split's files as one table on disk; a column has one type, whoever wrote which of them."""
+        """Return a split's files as one table on disk; a column has one type, whoever wrote which
+        of them.
+        """
         (files, _), schemas = self._split(dataset, config, split), []
         for file in files:
             with _reading(file):
-                schemas.append(pa.schema([field.with_type(_simple(field.type)) for field in pq.read_schema(file)]))
+                schemas.append(
+                    pa.schema(
+                        [field.with_type(_simple(field.type)) for field in pq.read_schema(file)]
+                    )
+                )
         with _reading(f"{dataset} {config or ''} {split}", "its files do not fit together"):
             schema = pa.unify_schemas(schemas, promote_options="permissive")
         return pyarrow.dataset.dataset(files, schema, format="parquet")
 
-    def _split(self, dataset: str, config: str | None, split: str) -> tuple[list[Path], dict[str, Any]]:
-        """Return the files of one split, whole ones inside the folder, and what manifest.json says of it."""
+    def _split(
+        self, dataset: str, config: str | None, split: str
+    ) -> tuple[list[Path], dict[str, Any]]:
+        """Return the files of one split, whole ones inside the folder, and what manifest.json says
+        of it.
+        """
         config = self._config(dataset, config)
         folder = self._folder(dataset) / config
         files = _by_split(folder)
@@ -158,16 +196,24 @@ class FolderSource(Source):
             raise Absent(f"{folder}: no split {split!r} (found: {found}); name one of these")
         # as many as their names tell: `-of-00003`, or numbers from 0000 on
         told = re.search(r"-of-(\d+)(-[0-9a-f]+)?$", last := here[-1].stem)
-        if len(here) != (count := int(told[1]) if told else int(last) + 1 if last.isdecimal() else len(here)):
-            raise DataError(f"{folder}: {len(here)} of the {count} files of split {split!r}; copy the others")
+        if len(here) != (
+            count := int(told[1]) if told else int(last) + 1 if last.isdecimal() else len(here)
+        ):
+            raise DataError(
+                f"{folder}: {len(here)} of the {count} files of split {split!r}; copy the others"
+            )
         entry = self.manifest.get(dataset, {}).get(config, {}).get(split, {})
         size = sum(self._inside(f).stat().st_size for f in here)
         if (stated := entry.get("bytes", size)) != size:
-            raise DataError(f"{here[0]}: {size} bytes where manifest.json says {stated}; copy the file again")
+            raise DataError(
+                f"{here[0]}: {size} bytes where manifest.json says {stated}; copy the file again"
+            )
         return here, entry
 
     def _config(self, dataset: str, config: str | None) -> str:
-        """Return the folder of a configuration, "" for the data set's own; without a name the only one there is."""
+        """Return the folder of a configuration, "" for the data set's own; without a name the only
+        one there is.
+        """
         folder = self._folder(dataset)
         found = sorted(p.name for p in folder.iterdir() if p.is_dir() and _by_split(p))
         own = [""] if any(folder.glob("*.parquet")) else []
@@ -176,20 +222,28 @@ class FolderSource(Source):
             if chosen in [*found, *own]:
                 return chosen
         listed = ", ".join(found) or "none"
-        raise Absent(f"{folder}: no configuration {config!r} (found: {listed}); choose one of these")
+        raise Absent(
+            f"{folder}: no configuration {config!r} (found: {listed}); choose one of these"
+        )
 
     def _folder(self, dataset: str) -> Path:
         """Return the folder of a data set or tokenizer, or say that it is not here."""
         folder = self._inside(self.root / dataset)
         if not folder.is_dir():
-            found = ", ".join(sorted(path.relative_to(self.root).as_posix() for path in self.root.glob("*/*")))
-            raise Absent(f"{folder}: no such data set (found: {found}); name one of these, or {REMEDY}")
+            found = ", ".join(
+                sorted(path.relative_to(self.root).as_posix() for path in self.root.glob("*/*"))
+            )
+            raise Absent(
+                f"{folder}: no such data set (found: {found}); name one of these, or {REMEDY}"
+            )
         return folder
 
     def _inside(self, path: Path) -> Path:
         """Return a path unless links lead it out of the source's folder."""
         if not path.resolve().is_relative_to(self.root.resolve()):
-            raise DataError(f"{path}: leads outside {self.root}; put a copy there instead of a link")
+            raise DataError(
+                f"{path}: leads outside {self.root}; put a copy there instead of a link"
+            )
         return path
 
 
@@ -225,10 +279,16 @@ def _reading(place: Any, flaw: str = "cannot be read as parquet") -> Iterator[No
 
 
 def chosen(default: str) -> str:
-    """Return what `SAOBP_DATA` or else the study names: "synthetic", "hub", or a folder, from here or the root."""
+    """Return what `SAOBP_DATA` or else the study names: "synthetic", "hub", or a folder, from here
+    or the root.
+    """
     name = os.environ.get("SAOBP_DATA") or default
     given = Path(name).expanduser()
-    return name if name in ("hub", "synthetic") else str((given if given.is_dir() else paths.root() / given).resolve())
+    return (
+        name
+        if name in ("hub", "synthetic")
+        else str((given if given.is_dir() else paths.root() / given).resolve())
+    )
 
 
 def resolve(default: str) -> Source:
@@ -238,7 +298,9 @@ def resolve(default: str) -> Source:
         return HubSource()
     if name == "synthetic":
         modules = sorted(Path(storyworld.__file__).parent.glob("*.py"))
-        written_by = hashlib.sha256(b"".join(module.read_bytes() for module in modules)).hexdigest()[:12]
+        written_by = hashlib.sha256(
+            b"".join(module.read_bytes() for module in modules)
+        ).hexdigest()[:12]
         folder = paths.made(paths.cache() / f"synthetic-{written_by}", storyworld.write)
         return FolderSource(folder, "synthetic")
     if not Path(name).is_dir():

@@ -1,4 +1,6 @@
-"""Where data come from, which rows a split expression means, and how many of the public ones they are."""
+"""Where data come from, which rows a split expression means, and how many of the public ones they
+are.
+"""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +26,9 @@ def first_line(error: Exception) -> str:
 
 
 def base_splits(split: str) -> list[str]:
-    """Return the splits that an expression takes its rows from: `train[:10%]+validation` -> both names."""
+    """Return the splits that an expression takes its rows from: `train[:10%]+validation` -> both
+    names.
+    """
     parts = [part.strip() for part in split.split("+")]
     if not all(re.fullmatch(r"\w+(\[[^\[\]]*\])?", part) for part in parts):
         raise DataError(f"{split!r} is no split: write a name or a slice such as validation[:80%]")
@@ -32,7 +36,9 @@ def base_splits(split: str) -> list[str]:
 
 
 class Source(Protocol):
-    """A place that data sets come from; `split` may be a slice in datasets' syntax, `validation[:80%]`."""
+    """A place that data sets come from; `split` may be a slice in datasets' syntax,
+    `validation[:80%]`.
+    """
 
     name: str
 
@@ -46,7 +52,9 @@ class Source(Protocol):
         """Return hex digits that change when the split's content does, and with nothing else."""
 
     def files(self, repository: str, *names: str) -> str | Path:
-        """Return what transformers' `from_pretrained` takes for a repository that holds these files."""
+        """Return what transformers' `from_pretrained` takes for a repository that holds these
+        files.
+        """
 
     def known(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
         """Return the rows, hub_rows, complete and note of a whole split."""
@@ -61,13 +69,19 @@ class Source(Protocol):
         try:
             pieces = datasets.ReadInstruction.from_spec(split).to_absolute(counts)
         except (ValueError, AssertionError) as error:
-            raise DataError(f"{split!r} is no slice ({first_line(error)}): write validation[:80%]") from None
-        return [(p.splitname, p.from_ or 0, counts[p.splitname] if p.to is None else p.to) for p in pieces]
+            raise DataError(
+                f"{split!r} is no slice ({first_line(error)}): write validation[:80%]"
+            ) from None
+        return [
+            (p.splitname, p.from_ or 0, counts[p.splitname] if p.to is None else p.to)
+            for p in pieces
+        ]
 
     def completeness(self, dataset: str, config: str | None, split: str) -> Split:
         """Say how much of the public split a split holds; a slice is never complete."""
         bases = base_splits(split)
-        known = {base: self.known(dataset, config, base) for base in bases}  # two slices of a split count it once
+        # two slices of a split count it once
+        known = {base: self.known(dataset, config, base) for base in bases}
         due = [each["hub_rows"] for each in known.values()]
         notes = [each["note"] for each in known.values()]
         rows = sum(known[base]["rows"] for base in bases)

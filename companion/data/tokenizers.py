@@ -8,8 +8,21 @@ from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import BertTokenizer, GPT2Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+from transformers import (
+    BertTokenizer,
+    GPT2Tokenizer,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 
 from companion.data.documents import Mixture
 from companion.data.splits import DataError, Source, first_line
@@ -21,18 +34,21 @@ PUBLIC = {
 }
 SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 END = "<|endoftext|>"
-LONGEST_ALPHABET = 1000  # characters; rarer ones become [UNK], as in BERT's own vocabulary
-TRAINING_DOCUMENTS = 200_000  # enough for stable merges; a corpus of the hub has millions
+# characters; rarer ones become [UNK], as in BERT's own vocabulary
+LONGEST_ALPHABET = 1000
+# enough for stable merges; a corpus of the hub has millions
+TRAINING_DOCUMENTS = 200_000
 
 
 def make_tokenizer(
     kind: str, source: Source, mixture: Mapping[str, float], vocabulary: int | None
 ) -> PreTrainedTokenizerBase:
-    """Return BERT's ("bert") or GPT-2's ("gpt2") own tokenizer, or train one on a mixture's train text.
+    """Return BERT's ("bert") or GPT-2's ("gpt2") own tokenizer, or train one on a mixture's train
+    text.
 
-    "wordpiece" is lower-cased and puts [CLS] and [SEP] around a text, for encoders; "bpe" works on bytes and adds
-    nothing, for decoders, and has <|endoftext|>. A trained one has at most `vocabulary` entries, comes out the same on
-    every machine, and is kept in the build's cache.
+    "wordpiece" is lower-cased and puts [CLS] and [SEP] around a text, for encoders; "bpe" works on
+    bytes and adds nothing, for decoders, and has <|endoftext|>. A trained one has at most
+    `vocabulary` entries, comes out the same on every machine, and is kept in the build's cache.
     Raises ValueError if `vocabulary` cannot hold the letters, or about files.
     """
     if kind in PUBLIC:
@@ -43,10 +59,13 @@ def make_tokenizer(
 
     def train(folder: Path) -> None:
         texts = ["\n".join(document) for document in islice(text, TRAINING_DOCUMENTS)]
-        tokenizer = _wordpiece(texts, vocabulary) if kind == "wordpiece" else _bytes(texts, vocabulary)
+        tokenizer = (
+            _wordpiece(texts, vocabulary) if kind == "wordpiece" else _bytes(texts, vocabulary)
+        )
         try:
             tokenizer.save_pretrained(folder)
-        except Exception as error:  # tokenizers raises bare Exception for a full disk
+        # tokenizers raises bare Exception for a full disk
+        except Exception as error:
             raise OSError(first_line(error)) from None
 
     return PreTrainedTokenizerFast.from_pretrained(paths.made(paths.cache() / name, train))
@@ -55,7 +74,8 @@ def make_tokenizer(
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
     """Return digits that change with anything that changes how a text is encoded."""
     state = json.loads(tokenizer.backend_tokenizer.to_str())
-    state.pop("truncation"), state.pop("padding")  # left over from the last call
+    # left over from the last call
+    state.pop("truncation"), state.pop("padding")
     whole = json.dumps([state, tokenizer.special_tokens_map], sort_keys=True, default=str)
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
@@ -67,24 +87,37 @@ def _from_hub(kind: str, source: Source) -> PreTrainedTokenizerBase:
     try:
         tokenizer = maker.from_pretrained(files)
     except (OSError, ValueError) as error:
-        raise DataError(f"the '{kind}' tokenizer cannot be read ({first_line(error)}); connect, or train one") from None
+        raise DataError(
+            f"the '{kind}' tokenizer cannot be read ({first_line(error)}); connect, or train one"
+        ) from None
     if kind == "gpt2":
-        tokenizer.pad_token = tokenizer.eos_token  # it has none; its mask hides the padding
+        # it has none; its mask hides the padding
+        tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
 
 
 def _wordpiece(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:
     normalizer = normalizers.BertNormalizer(lowercase=True)
-    letters = Counter(c for text in texts for c in normalizer.normalize_str(text) if not c.isspace())
-    kept = sorted(sorted(letters, key=lambda c: (-letters[c], c))[: min(LONGEST_ALPHABET, vocabulary // 4)])
-    # The trainer numbers continuing letters in the order of a hash table, so that merges with equal counts
-    # fall differently in every process; named beforehand, they have fixed numbers.
+    letters = Counter(
+        c for text in texts for c in normalizer.normalize_str(text) if not c.isspace()
+    )
+    kept = sorted(
+        sorted(letters, key=lambda c: (-letters[c], c))[: min(LONGEST_ALPHABET, vocabulary // 4)]
+    )
+    # The trainer numbers continuing letters in the order of a hash table, so that merges with equal
+    # counts fall differently in every process; named beforehand, they have fixed numbers.
     # BERT's pre-tokenizer makes a word of every mark: none continues a word.
-    alone = {c for c in kept if (c.isascii() and not c.isalnum()) or unicodedata.category(c).startswith("P")}
+    alone = {
+        c
+        for c in kept
+        if (c.isascii() and not c.isalnum()) or unicodedata.category(c).startswith("P")
+    }
     continuing = [f"##{c}" for c in kept if c not in alone]
     first = [*SPECIAL.values(), *continuing]
     if vocabulary < len(first) + len(kept):
-        raise ValueError(f"vocabulary={vocabulary} must hold the {len(first) + len(kept)} letters and marks")
+        raise ValueError(
+            f"vocabulary={vocabulary} must hold the {len(first) + len(kept)} letters and marks"
+        )
     learner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     learner.normalizer, learner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
     options = {"initial_alphabet": kept, "limit_alphabet": len(kept), "show_progress": False}
@@ -104,11 +137,17 @@ def _bytes(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:
     special = [*SPECIAL.values(), END]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     if vocabulary < len(alphabet) + len(special):
-        raise ValueError(f"vocabulary={vocabulary} must hold the {len(alphabet) + len(special)} bytes and marks")
+        raise ValueError(
+            f"vocabulary={vocabulary} must hold the {len(alphabet) + len(special)} bytes and marks"
+        )
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     options = {"initial_alphabet": alphabet, "special_tokens": special, "show_progress": False}
     backend.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=vocabulary, **options))
-    names = {"bos_token": END, "eos_token": END, "model_input_names": ["input_ids", "attention_mask"]}
+    names = {
+        "bos_token": END,
+        "eos_token": END,
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
     return PreTrainedTokenizerFast(tokenizer_object=backend, **names, **SPECIAL)

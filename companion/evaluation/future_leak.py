@@ -1,4 +1,6 @@
-"""Whether messages tell a decoder the tokens that it has to predict, and what it gains by that (App. C, Table 7)."""
+"""Whether messages tell a decoder the tokens that it has to predict, and what it gains by that
+(App. C, Table 7).
+"""
 
 import copy
 import math
@@ -16,19 +18,27 @@ import saobp
 from companion.evaluation.zeroshot import token_log_likelihoods
 from companion.statistics.intervals import NORMAL
 
-ROUNDING = 1e-9  # nats; in double precision an unchanged log-probability comes back to about 1e-15
+# nats; in double precision an unchanged log-probability comes back to about 1e-15
+ROUNDING = 1e-9
 
 
 @torch.no_grad()
-def changes(model: PreTrainedModel, ids: Int64[Tensor, " length"], place: int) -> Float64[np.ndarray, " length"]:
-    """Return how far each position's log-probabilities move (nats, the largest over words) when one token is another.
+def changes(
+    model: PreTrainedModel, ids: Int64[Tensor, " length"], place: int
+) -> Float64[np.ndarray, " length"]:
+    """Return how far each position's log-probabilities move (nats, the largest over words) when one
+    token is another.
 
-    The token at `place` is replaced by the next word of the vocabulary. In double precision, on a copy.
+    The token at `place` is replaced by the next word of the vocabulary. In double precision, on a
+    copy.
     """
     exact = copy.deepcopy(model).double().eval()
     other = ids.clone()
     other[place] = (other[place] + 1) % model.config.vocab_size
-    one, two = (exact(input_ids=text[None].to(model.device)).logits.log_softmax(-1)[0] for text in (ids, other))
+    one, two = (
+        exact(input_ids=text[None].to(model.device)).logits.log_softmax(-1)[0]
+        for text in (ids, other)
+    )
     return (one - two).abs().amax(-1).cpu().numpy()
 
 
@@ -37,11 +47,15 @@ def looks_ahead(changed: Float64[np.ndarray, " length"], place: int) -> bool:
     return bool((changed[:place] > ROUNDING).any())
 
 
-def leak(model: PreTrainedModel, blocks: Iterable[Mapping[str, Int64[Tensor, " length"]]]) -> dict[str, Any]:
-    """Return a decoder's loss read off full passes and off prefixes alone, in nats per token, and the difference.
+def leak(
+    model: PreTrainedModel, blocks: Iterable[Mapping[str, Int64[Tensor, " length"]]]
+) -> dict[str, Any]:
+    """Return a decoder's loss read off full passes and off prefixes alone, in nats per token, and
+    the difference.
 
-    The difference, 0 for a model that does not look ahead, is also given `by_block` and `by_position` (of each token
-    but the first; blocks of one length). Raises ValueError without a block.
+    The difference, 0 for a model that does not look ahead, is also given `by_block` and
+    `by_position` (of each token but the first; blocks of one length). Raises ValueError without a
+    block.
     """
     items = [block["input_ids"].tolist() for block in blocks]
     if not items:
@@ -51,23 +65,44 @@ def leak(model: PreTrainedModel, blocks: Iterable[Mapping[str, Int64[Tensor, " l
     seen = (passes, token_log_likelihoods(model, prefixes, whole=False))
     full, alone = (-torch.cat(tokens).double().numpy().reshape(len(items), -1) for tokens in seen)
     gap = alone - full
-    means = {"full_pass": float(full.mean()), "prefixes": float(alone.mean()), "leak": float(gap.mean())}
+    means = {
+        "full_pass": float(full.mean()),
+        "prefixes": float(alone.mean()),
+        "leak": float(gap.mean()),
+    }
     return means | {"by_block": gap.mean(1).tolist(), "by_position": gap.mean(0).tolist()}
 
 
-def decoder(reading: str, strength: float, *, vocabulary: int = 8, length: int = 16, width: int = 64) -> OPTForCausalLM:
-    """Return an untrained decoder of 2 layers and 4 heads; messages are of the "prefix", or by Eq. 11 of "all rows".
+def decoder(
+    reading: str, strength: float, *, vocabulary: int = 8, length: int = 16, width: int = 64
+) -> OPTForCausalLM:
+    """Return an untrained decoder of 2 layers and 4 heads; messages are of the "prefix", or by Eq.
+    11 of "all rows".
 
-    Its weights start as torch's own modules do: from OPT's (0.02) it learns nothing at λ = 0.2 in 400 steps.
+    Its weights start as torch's own modules do: from OPT's (0.02) it learns nothing at λ = 0.2 in
+    400 steps.
     """
-    sizes = {"vocab_size": vocabulary, "max_position_embeddings": length, "hidden_size": width, "ffn_dim": 4 * width}
-    special = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))  # every token is a word
-    shape = {"num_hidden_layers": 2, "num_attention_heads": 4, "dropout": 0.0, "activation_function": "gelu"}
+    sizes = {
+        "vocab_size": vocabulary,
+        "max_position_embeddings": length,
+        "hidden_size": width,
+        "ffn_dim": 4 * width,
+    }
+    # every token is a word
+    special = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))
+    shape = {
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "dropout": 0.0,
+        "activation_function": "gelu",
+    }
     network = OPTForCausalLM(OPTConfig(**sizes, **shape, **special, tie_word_embeddings=False))
     for module in network.modules():
         if hasattr(module, "reset_parameters"):
             module.reset_parameters()
-    return saobp.apply(network, "high", strength, messages={"prefix": "earlier", "all rows": "all"}[reading])
+    return saobp.apply(
+        network, "high", strength, messages={"prefix": "earlier", "all rows": "all"}[reading]
+    )
 
 
 def cross_entropies(
@@ -81,9 +116,17 @@ def cross_entropies(
 
 
 def trained_losses(
-    reading: str, strength: float, *, steps: int, batch: int = 64, sequences: int = 2000, seed: int = 0, **sizes: int
+    reading: str,
+    strength: float,
+    *,
+    steps: int,
+    batch: int = 64,
+    sequences: int = 2000,
+    seed: int = 0,
+    **sizes: int,
 ) -> Float[Tensor, "sequences length"]:
-    """Train a `decoder` of some `sizes` on independent uniform tokens and return its losses on fresh ones, in nats.
+    """Train a `decoder` of some `sizes` on independent uniform tokens and return its losses on
+    fresh ones, in nats.
 
     No causal model beats ln V on average: whatever lies below is information from the future.
     """
@@ -92,7 +135,9 @@ def trained_losses(
         network = decoder(reading, strength, **sizes)
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(network.parameters(), lr=6e-3, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 6e-3, total_steps=steps, pct_start=0.1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 6e-3, total_steps=steps, pct_start=0.1
+    )
     for _ in range(steps):
         optimizer.zero_grad()
         cross_entropies(network, batch, generator).mean().backward()
@@ -104,6 +149,8 @@ def trained_losses(
 
 
 def sequence_interval(losses: Float[Tensor, "sequences length"]) -> tuple[float, float]:
-    """Return the mean loss and half the width of its 95 % interval; sequences are independent, tokens not."""
+    """Return the mean loss and half the width of its 95 % interval; sequences are independent,
+    tokens not.
+    """
     means = losses.mean(1)
     return means.mean().item(), NORMAL * means.std().item() / math.sqrt(len(means))

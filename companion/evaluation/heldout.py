@@ -1,4 +1,6 @@
-"""The held-out set of pretraining: perplexity on fixed masks, what the attention does there, and the curve of both."""
+"""The held-out set of pretraining: perplexity on fixed masks, what the attention does there, and
+the curve of both.
+"""
 
 import contextlib
 import math
@@ -16,12 +18,15 @@ from saobp import attention_entropy, gtd
 from saobp.measure.gtd_and_entropy import cross_layer_gtd
 from saobp.models.apply import raw_attentions
 
-WRAPPED = "_original_forward"  # where accelerate keeps the forward that it puts an autocast around
+# where accelerate keeps the forward that it puts an autocast around
+WRAPPED = "_original_forward"
 
 
 @contextlib.contextmanager
 def measuring(model: nn.Module) -> Iterator[None]:
-    """Hold a model in evaluation mode, without gradients and without training's autocast; then put it back."""
+    """Hold a model in evaluation mode, without gradients and without training's autocast; then put
+    it back.
+    """
     training, around = model.training, vars(model).get("forward")
     model.eval()
     if WRAPPED in vars(model):
@@ -36,9 +41,11 @@ def measuring(model: nn.Module) -> Iterator[None]:
 
 
 def flow(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """Return `entropy` (nats) and `gtd` by layer, and `cross_layer_gtd`, of a model's refined attention on a batch.
+    """Return `entropy` (nats) and `gtd` by layer, and `cross_layer_gtd`, of a model's refined
+    attention on a batch.
 
-    Means over heads and sequences. Inputs may be (batch, token), or (batch, option, token) of a multiple choice.
+    Means over heads and sequences. Inputs may be (batch, token), or (batch, option, token) of a
+    multiple choice.
     """
     names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch]
     given = {name: batch[name].flatten(0, -2).to(model.device) for name in names}
@@ -48,7 +55,9 @@ def flow(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
     return {
         "entropy": [attention_entropy(layer, mask=mask).mean().item() for layer in layers],
         "gtd": [gtd(layer, mask=mask).mean().item() for layer in layers],
-        "cross_layer_gtd": cross_layer_gtd(layers, hops=min(4, len(layers)), mask=mask).mean().item(),
+        "cross_layer_gtd": cross_layer_gtd(layers, hops=min(4, len(layers)), mask=mask)
+        .mean()
+        .item(),
     }
 
 
@@ -59,13 +68,22 @@ def sample(blocks: Dataset, sequences: int, which: str = "even") -> list[dict[st
 
 
 class HeldOut:
-    """Measures a model on the same sequences with the same masks every time (`which`: see `sample`).
+    """Measures a model on the same sequences with the same masks every time (`which`: see
+    `sample`).
 
-    Called, it returns `loss` (nats per predicted token), `perplexity`, and the `flow` of the first sequences, unmasked.
+    Called, it returns `loss` (nats per predicted token), `perplexity`, and the `flow` of the first
+    sequences, unmasked.
     """
 
     def __init__(
-        self, blocks: Dataset, collator: Callable, sequences: int, batch: int, *, which: str = "even", shown: int = 16
+        self,
+        blocks: Dataset,
+        collator: Callable,
+        sequences: int,
+        batch: int,
+        *,
+        which: str = "even",
+        shown: int = 16,
     ):
         items = sample(blocks, sequences, which)
         batches = [collator(items[start : start + batch]) for start in range(0, len(items), batch)]
@@ -73,12 +91,16 @@ class HeldOut:
         if not self.batches:
             none = f"{sequences} held-out sequences have no token to predict"
             raise ValueError(f"evaluation_sequences: {none}; take more")
-        tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in sample(items, shown, which)])
+        tokens = torch.stack(
+            [torch.as_tensor(item["input_ids"]) for item in sample(items, shown, which)]
+        )
         self.shown = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
         self.tokens = sum(int((batch["labels"] != -100).sum()) for batch in self.batches)
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
-        nats = sum(output.loss.item() * int(chosen.sum()) for chosen, _, output in self._outputs(model))
+        nats = sum(
+            output.loss.item() * int(chosen.sum()) for chosen, _, output in self._outputs(model)
+        )
         loss = nats / self.tokens
         return {"loss": loss, "perplexity": math.exp(min(loss, 700)), **flow(model, self.shown)}
 
@@ -88,7 +110,9 @@ class HeldOut:
         return sum(int(each.sum()) for each in right) / self.tokens
 
     def by_sequence(self, model: nn.Module) -> tuple[list[float], list[int]]:
-        """Return of each sequence with masked tokens the sum of their losses (nats) and how many they are."""
+        """Return of each sequence with masked tokens the sum of their losses (nats) and how many
+        they are.
+        """
         nats, targets = [], []
         for chosen, found, output in self._outputs(model):
             losses = functional.cross_entropy(output.logits.float(), found, reduction="none")
@@ -99,12 +123,16 @@ class HeldOut:
         return nats, targets
 
     def perplexity_by_sequence(self, model: nn.Module) -> dict[str, Any]:
-        """Return the perplexity with its 95 % interval over the sequences that have a masked token."""
+        """Return the perplexity with its 95 % interval over the sequences that have a masked
+        token.
+        """
         loss = over_samples(*self.by_sequence(model))
         return {"perplexity": math.exp(min(loss.value, 700)), **perplexity_interval(loss)}
 
     def _outputs(self, model: nn.Module) -> Iterator[tuple[Tensor, Tensor, Any]]:
-        """Yield of each batch where a token is to be predicted, which one, and the output in evaluation mode."""
+        """Yield of each batch where a token is to be predicted, which one, and the output in
+        evaluation mode.
+        """
         with measuring(model):
             for batch in self.batches:
                 batch = {name: values.to(model.device) for name, values in batch.items()}
@@ -113,7 +141,9 @@ class HeldOut:
 
 
 def curve(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return of a pretraining log its held-out checks: "step", what was measured, "seconds" of training."""
+    """Return of a pretraining log its held-out checks: "step", what was measured, "seconds" of
+    training.
+    """
     return [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
 
 
@@ -128,6 +158,10 @@ def summary(log: list[dict[str, Any]]) -> dict[str, Any]:
         "loss": losses[-1]["loss"] if losses else None,
         **{key: checks[-1][key] for key in ("perplexity", "seconds")},
         "curve": checks,
-        "training": [{key: entry[key] for key in ("step", "loss", "learning_rate")} for entry in losses],
-        "sittings": [{"step": entry["step"], **entry["sitting"]} for entry in log if "sitting" in entry],
+        "training": [
+            {key: entry[key] for key in ("step", "loss", "learning_rate")} for entry in losses
+        ],
+        "sittings": [
+            {"step": entry["step"], **entry["sitting"]} for entry in log if "sitting" in entry
+        ],
     }

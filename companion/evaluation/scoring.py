@@ -25,9 +25,11 @@ from companion.setup.tasks_and_metrics import TaskSpec
 from companion.statistics import item_errors
 from companion.statistics.task_scores import COLLAPSED, CORRELATIONS, collapsed, headline_interval
 
-KEPT = ("headline", "metric", "scores", "items", "interval", "constant")  # of a score, in a record
+# of a score, in a record
+KEPT = ("headline", "metric", "scores", "items", "interval", "constant")
 Scores = dict[str, Any]
-Results = Mapping[str, Mapping[str, Any]]  # task -> its `Scores`, or {"failed": reason}
+# task -> its `Scores`, or {"failed": reason}
+Results = Mapping[str, Mapping[str, Any]]
 Words = list[str]
 
 
@@ -45,11 +47,14 @@ METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 }
 
 
-def score(spec: TaskSpec, outputs: Any, rows: datasets.Dataset, features: datasets.Dataset | None = None) -> Scores:
-    """Score a head's outputs on the rows they belong to; all scores in percent. Raises Failed if any is not finite.
+def score(
+    spec: TaskSpec, outputs: Any, rows: datasets.Dataset, features: datasets.Dataset | None = None
+) -> Scores:
+    """Score a head's outputs on the rows they belong to; all scores in percent. Raises Failed if
+    any is not finite.
 
-    Logits (item, class or option), similarities (item,) or (item, 1), or of a span start and end logits (window, token)
-    with the `features` they were computed from.
+    Logits (item, class or option), similarities (item,) or (item, 1), or of a span start and end
+    logits (window, token) with the `features` they were computed from.
     """
     if spec.kind == "span":
         start, end = map(_checked, outputs[:2])
@@ -62,21 +67,30 @@ def score(spec: TaskSpec, outputs: Any, rows: datasets.Dataset, features: datase
 def score_predictions(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) -> Scores:
     """Score one prediction a row: a class, an option, a similarity or an answer's text.
 
-    Returns scores and headline in percent, metric, items, interval (95 %, over items), chance, majority, below_chance
-    (the interval ends under it), constant (one answer to everything), outcomes (right or wrong, or for a correlation
-    the prediction, with `labels`; SQuAD's F1 in outcomes_f1) and, where rows have hops, by_hops (right ones and all).
+    Returns scores and headline in percent, metric, items, interval (95 %, over items), chance,
+    majority, below_chance (the interval ends under it), constant (one answer to everything),
+    outcomes (right or wrong, or for a correlation the prediction, with `labels`; SQuAD's F1 in
+    outcomes_f1) and, where rows have hops, by_hops (right ones and all).
     """
     grade = _answers if spec.kind == "span" else _labels
     found, correct = grade(spec, predictions, rows)
     headline, items, error = found["scores"][spec.headline], len(rows), 0.0
     if "labels" in found and items > 3:
-        error = item_errors([np.asarray(found["outcomes"], float)], np.asarray(found["labels"], float))[0]
+        error = item_errors(
+            [np.asarray(found["outcomes"], float)], np.asarray(found["labels"], float)
+        )[0]
     low, high = headline_interval(spec.headline, headline, items, error)
-    found |= {"headline": headline, "metric": spec.headline, "items": items, "interval": [low, high]}
+    found |= {
+        "headline": headline,
+        "metric": spec.headline,
+        "items": items,
+        "interval": [low, high],
+    }
     found["below_chance"] = high < found["chance"]
     if "hops" in rows.column_names and spec.kind != "regression":
         counts = pd.Series(correct).groupby(np.asarray(rows["hops"][:])).agg(["sum", "size"])
-        found["by_hops"] = counts.rename(str).T.to_dict("list")  # keys are texts because a record is JSON
+        # keys are texts because a record is JSON
+        found["by_hops"] = counts.rename(str).T.to_dict("list")
     return found
 
 
@@ -91,14 +105,22 @@ def _labels(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) -> tuple[S
         none = {"chance": 0.0, "majority": 0.0}
         return found | none | {"outcomes": predicted.tolist(), "labels": gold.tolist()}, correct
     majority = 100 * float(np.bincount(gold).max()) / len(gold)
-    return found | {"chance": 100 / len(spec.labels), "majority": majority, "outcomes": correct}, correct
+    return found | {
+        "chance": 100 / len(spec.labels),
+        "majority": majority,
+        "outcomes": correct,
+    }, correct
 
 
-def _answers(spec: TaskSpec, answers: list[str], rows: datasets.Dataset) -> tuple[Scores, list[int]]:
+def _answers(
+    spec: TaskSpec, answers: list[str], rows: datasets.Dataset
+) -> tuple[Scores, list[int]]:
     golds = [gold["text"] for gold in rows[spec.gold][:]]
     graded = [squad.exact_match_and_f1(answer, gold) for answer, gold in zip(answers, golds)]
     exact, f1 = [same for same, _ in graded], [shared for _, shared in graded]
-    constant = len({squad.normalize_answer(a) for a in answers}) == 1 < len({g[0] for g in golds if g})
+    constant = (
+        len({squad.normalize_answer(a) for a in answers}) == 1 < len({g[0] for g in golds if g})
+    )
     scores = {"exact_match": 100 * float(np.mean(exact)), "f1": 100 * float(np.mean(f1))}
     found = {"scores": scores, "chance": 0.0, "majority": 0.0, "constant": constant}
     return found | {"outcomes": exact, "outcomes_f1": f1}, exact
@@ -117,23 +139,33 @@ def finished(results: Results) -> dict[str, Mapping[str, Any]]:
 
 
 def table(results: Results) -> pd.DataFrame:
-    """Return one row a finished task: its score and 95 % interval over items in percent, beside what luck would get."""
+    """Return one row a finished task: its score and 95 % interval over items in percent, beside
+    what luck would get.
+    """
     rows = pd.DataFrame.from_dict(finished(results), orient="index")
     score = rows[["headline", "items", "chance", "majority", "constant"]].round(1)
-    score.insert(1, "95 % interval", ["{:.1f} to {:.1f}".format(*ends) for ends in rows["interval"]])
+    score.insert(
+        1, "95 % interval", ["{:.1f} to {:.1f}".format(*ends) for ends in rows["interval"]]
+    )
     return score.rename(columns={"headline": "score"})
 
 
 def floor(task: Task) -> dict[str, Any]:
-    """Fit the floor under every score, a logistic regression on bags of words, on the rows that a model is fitted on.
+    """Fit the floor under every score, a logistic regression on bags of words, on the rows that a
+    model is fitted on.
 
-    Returns what a record holds: its score on the reported rows, and on how many it was fitted, or the reason for none.
+    Returns what a record holds: its score on the reported rows, and on how many it was fitted, or
+    the reason for none.
     """
     spec, train, evaluation = task.spec, task.train, task.evaluation
     if spec.kind == "span":
         return {"reason": "a bag of words marks no span"}
     if spec.kind == "choice":
-        options = [(bag, number == row["label"]) for row in train for number, bag in enumerate(_option_bags(spec, row))]
+        options = [
+            (bag, number == row["label"])
+            for row in train
+            for number, bag in enumerate(_option_bags(spec, row))
+        ]
         right = _fitted(*zip(*options)).decision_function
         found = [int(np.argmax(right([*_option_bags(spec, row)]))) for row in evaluation]
     else:
@@ -151,10 +183,12 @@ def _words(text: str) -> Words:
 def _fitted(bags: Iterable[Words], gold: Any, kind: str = "classification") -> Pipeline:
     """Fit what learns the words of some bags and says of others which they hold, not how often."""
     model = Ridge() if kind == "regression" else LogisticRegression(max_iter=200)
-    if kind != "regression" and len(set(gold)) == 1:  # logistic regression refuses rows that are all of one class
+    # logistic regression refuses rows that are all of one class
+    if kind != "regression" and len(set(gold)) == 1:
         model = DummyClassifier()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a floor need not be the last digit's best
+        # a floor need not be the last digit's best
+        warnings.simplefilter("ignore", ConvergenceWarning)
         return make_pipeline(CountVectorizer(analyzer=list, binary=True), model).fit(bags, gold)
 
 
@@ -170,10 +204,17 @@ def _text_bag(spec: TaskSpec, row: Mapping[str, Any]) -> Words:
 
 
 def _option_bags(spec: TaskSpec, row: Mapping[str, Any]) -> Iterator[Words]:
-    """Yield a bag an option: its words, those also in the article, and how large a share that is."""
+    """Yield a bag an option: its words, those also in the article, and how large a share that
+    is.
+    """
     article = set(_words(row[spec.texts[0]]))
     for plain, asked in zip(row[spec.texts[2]], option_texts(spec, row)):
         option = _words(plain)
         shared = [word for word in option if word in article]
         share = round(5 * len(shared) / max(1, len(option)))
-        yield [*option, *(f"asked:{w}" for w in _words(asked)), *(f"both:{w}" for w in shared), f"share:{share}"]
+        yield [
+            *option,
+            *(f"asked:{w}" for w in _words(asked)),
+            *(f"both:{w}" for w in shared),
+            f"share:{share}",
+        ]

@@ -18,34 +18,51 @@ from companion.setup.tasks_and_metrics import TaskSpec
 from companion.statistics import over_samples
 from companion.statistics.intervals import perplexity_interval
 
-Pair = tuple[list[int], list[int]]  # the tokens before, and those whose likelihood is asked
+# the tokens before, and those whose likelihood is asked
+Pair = tuple[list[int], list[int]]
 
 
 def prompt(spec: TaskSpec, row: Mapping[str, Any]) -> tuple[str, str, list[str]]:
-    """Return what may be cut, what may not, and the options that the decoder weighs, of BoolQ, RACE or HellaSwag.
+    """Return what may be cut, what may not, and the options that the decoder weighs, of BoolQ, RACE
+    or HellaSwag.
 
     The prompt is the lm-evaluation-harness's for BoolQ, and the same words for RACE.
     """
     if spec.name == "boolq":
         return row["passage"], f"\nQuestion: {row['question']}?\nAnswer:", [" no", " yes"]
     if spec.name == "race":
-        return row["article"], f"\nQuestion: {row['question']}\nAnswer:", [f" {o}" for o in row["options"]]
+        return (
+            row["article"],
+            f"\nQuestion: {row['question']}\nAnswer:",
+            [f" {o}" for o in row["options"]],
+        )
     return "", row["ctx"], [f" {ending}" for ending in row["endings"]]
 
 
 def zero_shot(
-    spec: TaskSpec, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, *, length: int
+    spec: TaskSpec,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: datasets.Dataset,
+    *,
+    length: int,
 ) -> Scores:
-    """Score a decoder's likeliest options; in `accuracy_normalized` log-probabilities are divided by options' bytes.
+    """Score a decoder's likeliest options; in `accuracy_normalized` log-probabilities are divided
+    by options' bytes.
 
-    A passage too long loses its end. Raises ValueError if `length` cannot hold a question with its option.
+    A passage too long loses its end. Raises ValueError if `length` cannot hold a question with its
+    option.
     """
     pairs, sizes = [], []
     for passage, question, options in (prompt(spec, row) for row in rows):
-        first, second, *continuations = tokenizer([passage, question, *options], add_special_tokens=False)["input_ids"]
+        first, second, *continuations = tokenizer(
+            [passage, question, *options], add_special_tokens=False
+        )["input_ids"]
         room = length - len(second) - max(map(len, continuations))
         if room < 0:
-            raise ValueError(f"length={length} cannot hold the question and option of {question.strip()[:60]!r}")
+            raise ValueError(
+                f"length={length} cannot hold the question and option of {question.strip()[:60]!r}"
+            )
         pairs += [(first[:room] + second, option) for option in continuations]
         sizes.append([len(option.encode()) for option in options])
     sums = np.array(log_likelihoods(model, pairs)).reshape(len(rows), -1)
@@ -71,10 +88,15 @@ def token_log_likelihoods(
     with measuring(model):
         for start in range(0, len(order), batch):
             group = [(n, *pairs[n]) for n in order[start : start + batch]]
-            texts = [torch.tensor([*before, *after][: None if whole else -1]) for _, before, after in group]
+            texts = [
+                torch.tensor([*before, *after][: None if whole else -1])
+                for _, before, after in group
+            ]
             ids = pad_sequence(texts, batch_first=True)
             mask = pad_sequence([torch.ones_like(text) for text in texts], batch_first=True)
-            logits = model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).logits
+            logits = model(
+                input_ids=ids.to(model.device), attention_mask=mask.to(model.device)
+            ).logits
             for row, (n, before, after) in zip(logits, group):
                 scores = row[len(before) - 1 :][: len(after)].float().log_softmax(-1).cpu()
                 found[n] = scores.gather(1, torch.tensor(after)[:, None])[:, 0]
@@ -82,15 +104,25 @@ def token_log_likelihoods(
 
 
 def causal_perplexity(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, blocks: Iterable[Mapping[str, Tensor]], batch: int = 16
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    blocks: Iterable[Mapping[str, Tensor]],
+    batch: int = 16,
 ) -> dict[str, Any]:
-    """Return a decoder's token and word perplexity on blocks of text; the first token of a block is not predicted.
+    """Return a decoder's token and word perplexity on blocks of text; the first token of a block is
+    not predicted.
 
-    Words are those between blanks in the text of the others. The 95 % interval, of tokens, is over blocks.
+    Words are those between blanks in the text of the others. The 95 % interval, of tokens, is over
+    blocks.
     """
     items = [block["input_ids"].tolist() for block in blocks]
-    sums = [-value for value in log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items], batch)]
-    counts, words = [len(ids) - 1 for ids in items], sum(len(tokenizer.decode(ids[1:]).split()) for ids in items)
+    sums = [
+        -value for value in log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items], batch)
+    ]
+    counts, words = (
+        [len(ids) - 1 for ids in items],
+        sum(len(tokenizer.decode(ids[1:]).split()) for ids in items),
+    )
     nats, tokens = sum(sums), sum(counts)
     found = {"token_perplexity": exp(nats / tokens), "word_perplexity": exp(nats / words)}
     found |= {"tokens": tokens, "words": words, "context": max(map(len, items))}

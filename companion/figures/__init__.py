@@ -5,6 +5,16 @@ from companion.figures.publishing import origin, publish, shown, write, write_cl
 from companion.figures.style import COLUMN, PAGE
 
 __all__ = [
-    "COLUMN", "FIGURES", "PAGE", "FigureError", "caption", "data", "origin", "publish", "shown", "stem",
-    "write", "write_claims",
-]  # fmt: skip
+    "COLUMN",
+    "FIGURES",
+    "PAGE",
+    "FigureError",
+    "caption",
+    "data",
+    "origin",
+    "publish",
+    "shown",
+    "stem",
+    "write",
+    "write_claims",
+]

@@ -1,4 +1,6 @@
-"""One figure by its number in the paper, or by the name of one of our own: its data, its picture and its caption."""
+"""One figure by its number in the paper, or by the name of one of our own: its data, its picture
+and its caption.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,7 +18,8 @@ from companion.statistics import estimates, trajectories
 from companion.tables import captions, render
 
 Number = int | str
-Plot = Callable[[pd.DataFrame, float], Figure]  # of a width in inches
+# of a width in inches
+Plot = Callable[[pd.DataFrame, float], Figure]
 
 
 class FigureError(ValueError):
@@ -28,13 +31,18 @@ class Drawing(NamedTuple):
 
     data: Callable[[Sequence[Record]], pd.DataFrame]
     plot: Plot
-    numbers: Callable[[pd.DataFrame], dict[str, Any]]  # of its caption
-    stages: tuple[str, ...] = ()  # none: it reads no record
-    part: str = ""  # of a record's metrics: records without it are left out
-    sizes: tuple[str, ...] = ()  # all if empty, as below
+    # of its caption
+    numbers: Callable[[pd.DataFrame], dict[str, Any]]
+    # none: it reads no record
+    stages: tuple[str, ...] = ()
+    # of a record's metrics: records without it are left out
+    part: str = ""
+    # all if empty, as below
+    sizes: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
-    several: bool = False  # whether it sets records of several studies side by side
+    # whether it sets records of several studies side by side
+    several: bool = False
 
     def reads(self, record: Record) -> bool:
         """Whether the figure shows something of a record."""
@@ -52,10 +60,17 @@ class Drawing(NamedTuple):
 SIDES, TASK, FOLLOWED = by_seed.SIDES, (GRAPHS_OF,), tuple(trajectories.FOLLOWED)
 RUNS = ("pretrain", "finetune", "attention")
 _GRIDS = {
-    number: Drawing(partial(grids.data, tasks), grids.plot, grids.numbers, ("attention",), tasks=tasks)
+    number: Drawing(
+        partial(grids.data, tasks), grids.plot, grids.numbers, ("attention",), tasks=tasks
+    )
     for number, tasks in grids.GRIDS.items()
 }
-_GRAPH = (gtd_beside_graph_measures.plot, gtd_beside_graph_measures.numbers, ("attention",), "graph")
+_GRAPH = (
+    gtd_beside_graph_measures.plot,
+    gtd_beside_graph_measures.numbers,
+    ("attention",),
+    "graph",
+)
 _PERFORMANCE = partial(Drawing, correlations.data, correlations.plot, correlations.numbers, RUNS)
 FIGURES: dict[Number, Drawing] = {
     1: Drawing(maps.data, maps.plot, maps.numbers),
@@ -64,28 +79,51 @@ FIGURES: dict[Number, Drawing] = {
     4: _GRIDS[4],
     5: Drawing(gtd_beside_graph_measures.binned, *_GRAPH, tasks=TASK),
     6: Drawing(
-        partial(by_seed.sides, measure="sparsity"), by_seed.sparsity, by_seed.numbers, ("attention",), algorithms=SIDES
+        partial(by_seed.sides, measure="sparsity"),
+        by_seed.sparsity,
+        by_seed.numbers,
+        ("attention",),
+        algorithms=SIDES,
     ),
     7: _GRIDS[7],
     8: _GRIDS[8],
     9: _PERFORMANCE(sizes=("small", "medium"), tasks=FOLLOWED),
     "glance": Drawing(
-        by_seed.headlines, by_seed.plot_headlines, by_seed.headline_numbers,
-        ("pretrain", "attention", "beyond", "hops"), several=True,
+        by_seed.headlines,
+        by_seed.plot_headlines,
+        by_seed.headline_numbers,
+        ("pretrain", "attention", "beyond", "hops"),
+        several=True,
     ),
-    "gains": Drawing(gains.data, gains.plot, gains.numbers, ("pretrain", "finetune"), algorithms=SIDES),
+    "gains": Drawing(
+        gains.data, gains.plot, gains.numbers, ("pretrain", "finetune"), algorithms=SIDES
+    ),
     "length": Drawing(costs.length_data, costs.length_figure, costs.numbers, ("cost",), "lengths"),
-    "retrofit": Drawing(inserted.data, inserted.plot, inserted.numbers, ("retrofit-untrained",), "similarity"),
+    "retrofit": Drawing(
+        inserted.data, inserted.plot, inserted.numbers, ("retrofit-untrained",), "similarity"
+    ),
     "decoders": Drawing(decoders.data, decoders.plot, decoders.numbers, ("decoder",), "leak"),
     "hops": Drawing(hops.ends, hops.plot_ends, hops.end_numbers, ("beyond",), "multihop"),
     "learning": Drawing(hops.curves, hops.plot_curves, hops.curve_numbers, ("beyond",), "multihop"),
-    "strength": Drawing(lambda found: strengths.of(found[0]["metrics"]["strengths"]), strengths.plot, strengths.numbers,
-                        ("beyond",), "strengths"),
-    "tokens": Drawing(lambda found: pd.DataFrame(found[0]["metrics"]["tokens"]), maps.plot_tokens, maps.token_numbers,
-                      ("beyond",), "tokens"),
-}  # fmt: skip
+    "strength": Drawing(
+        lambda found: strengths.of(found[0]["metrics"]["strengths"]),
+        strengths.plot,
+        strengths.numbers,
+        ("beyond",),
+        "strengths",
+    ),
+    "tokens": Drawing(
+        lambda found: pd.DataFrame(found[0]["metrics"]["tokens"]),
+        maps.plot_tokens,
+        maps.token_numbers,
+        ("beyond",),
+        "tokens",
+    ),
+}
 OUR_OWN = tuple(number for number in FIGURES if isinstance(number, str))
-PAPER_FORMS = {f"{number}-paper": drawing._replace(plot=grids.paper_form) for number, drawing in _GRIDS.items()}
+PAPER_FORMS = {
+    f"{number}-paper": drawing._replace(plot=grids.paper_form) for number, drawing in _GRIDS.items()
+}
 
 
 def stem(number: Number) -> str:
@@ -94,7 +132,9 @@ def stem(number: Number) -> str:
 
 
 def words(number: Number) -> dict[str, str]:
-    """What is said of a figure: "caption", with a place for each number, "title", and what it "needs"."""
+    """What is said of a figure: "caption", with a place for each number, "title", and what it
+    "needs".
+    """
     said = captions.of(style.CAPTIONS)
     return {"title": f"Figure {number}"} | said[int(number[0]) if number in PAPER_FORMS else number]
 
@@ -116,17 +156,22 @@ def relevant(number: Number, records: Sequence[Record]) -> list[Record]:
 def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     """The numbers that Figure `number` shows, one row a point.
 
-    Raises ValueError for another number or records of several studies, FigureError if no record has what it needs.
+    Raises ValueError for another number or records of several studies, FigureError if no record has
+    what it needs.
     """
     drawing, chosen = found(number), relevant(number, records)
     if not drawing.several:
         estimates.study_of(chosen)
     frame = drawing.data(chosen) if chosen or not drawing.stages else pd.DataFrame()
     if frame.empty:
-        raise FigureError(f"{words(number)['title']}: no run yet, it needs {words(number)['needs']}")
+        raise FigureError(
+            f"{words(number)['title']}: no run yet, it needs {words(number)['needs']}"
+        )
     return frame
 
 
 def caption(number: Number, frame: pd.DataFrame) -> str:
-    """What is drawn, and what its data show in numbers: the template of `captions.yaml`, filled in."""
+    """What is drawn, and what its data show in numbers: the template of `captions.yaml`, filled
+    in.
+    """
     return render.minus(captions.filled(words(number)["caption"], **found(number).numbers(frame)))

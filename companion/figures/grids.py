@@ -1,4 +1,6 @@
-"""Figures 4, 7 and 8: GTD and entropies by layer and head, High minus Original; the paper's own form beside it."""
+"""Figures 4, 7 and 8: GTD and entropies by layer and head, High minus Original; the paper's own
+form beside it.
+"""
 
 from collections.abc import Sequence
 from itertools import product
@@ -28,10 +30,14 @@ class Panel(NamedTuple):
 
     title: str
     unit: str = "nats"
-    axis: str = "Layer"  # what x counts, for readers: layers, or heads of the last one
-    top: float = inf  # that a level cannot exceed
-    least: float = 0.01  # that an axis shows
-    digits: int = 2  # of a change, in headings
+    # what x counts, for readers: layers, or heads of the last one
+    axis: str = "Layer"
+    # that a level cannot exceed
+    top: float = inf
+    # that an axis shows
+    least: float = 0.01
+    # of a change, in headings
+    digits: int = 2
 
 
 PANELS = {
@@ -45,10 +51,12 @@ COLUMNS = ["model", "task", "algorithm", "of", "panel", "x", *ENDS, "runs", "see
 
 
 def data(tasks: Sequence[str], records: Sequence[Record]) -> pd.DataFrame:
-    """One row a point of refined attention by layer or head x, from 1 (0: all): mean over runs with 95 % interval.
+    """One row a point of refined attention by layer or head x, from 1 (0: all): mean over runs with
+    95 % interval.
 
-    `of` is "level", or "difference" for the same seed's Original taken off. Of several runs each has its own rows, with
-    its `seed`. Heads of several runs of an algorithm have nothing but a number in common: they are in order of entropy.
+    `of` is "level", or "difference" for the same seed's Original taken off. Of several runs each
+    has its own rows, with its `seed`. Heads of several runs of an algorithm have nothing but a
+    number in common: they are in order of entropy.
     """
     rows = []
     for model, task, (panel, about) in product(estimates.models(records), tasks, PANELS.items()):
@@ -58,14 +66,18 @@ def data(tasks: Sequence[str], records: Sequence[Record]) -> pd.DataFrame:
         curves = {name: _curves(found, panel, in_order=several) for name, found in own.items()}
         plain = curves.get("original", pd.DataFrame())
         for name, own in curves.items():
-            rows += [(model, task, name, "level", panel, *point) for point in _points(own, about.top)]
+            rows += [
+                (model, task, name, "level", panel, *point) for point in _points(own, about.top)
+            ]
             apart = plain[:0] if name == "original" else (own - plain).dropna(how="all")
             rows += [(model, task, name, "difference", panel, *point) for point in _points(apart)]
     return pd.DataFrame(rows, columns=COLUMNS).astype({"seed": "Int64"})
 
 
 def _curves(runs: Sequence[Record], panel: str, *, in_order: bool) -> pd.DataFrame:
-    """A row a seed: its values by layer, or of the heads of the last layer, rising if `in_order`; NaN: undefined."""
+    """A row a seed: its values by layer, or of the heads of the last layer, rising if `in_order`;
+    NaN: undefined.
+    """
     found = {}
     for run in runs:
         measure = estimates.matrix(run)
@@ -80,19 +92,30 @@ def _curves(runs: Sequence[Record], panel: str, *, in_order: bool) -> pd.DataFra
 
 
 def _points(curves: pd.DataFrame, top: float | None = None) -> list[tuple[float | None, ...]]:
-    """Mean over runs by layer or head and over all (x 0), then several runs themselves; `top`: as of `on_scale`."""
+    """Mean over runs by layer or head and over all (x 0), then several runs themselves; `top`: as
+    of `on_scale`.
+    """
     runs = np.column_stack([curves.mean(axis=1), curves])
     means = ((x, estimates.mean_over_runs(values)) for x, values in enumerate(runs.T))
-    found = [(x, mean if top is None else on_scale(mean, top)) for x, mean in means if mean is not None]
+    found = [
+        (x, mean if top is None else on_scale(mean, top)) for x, mean in means if mean is not None
+    ]
     points = [(x, mean.value, mean.low, mean.high, mean.seeds, None) for x, mean in found]
     several = zip(curves.index, runs) if len(runs) > 1 else ()
-    return points + [(x, value, nan, nan, 1, seed) for seed, run in several for x, value in enumerate(run)]
+    return points + [
+        (x, value, nan, nan, 1, seed) for seed, run in several for x, value in enumerate(run)
+    ]
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: High's change of GTD over all layers by task, how many intervals of changes include 0, seeds."""
+    """For the caption: High's change of GTD over all layers by task, how many intervals of changes
+    include 0, seeds.
+    """
     over = changes(frame)
-    known, gtd = over.dropna(subset="low"), over[over["panel"] == "gtd"].set_index(["model", "task"])[ENDS]
+    known, gtd = (
+        over.dropna(subset="low"),
+        over[over["panel"] == "gtd"].set_index(["model", "task"])[ENDS],
+    )
     several, digits = frame["model"].nunique() > 1, PANELS["gtd"].digits
     said = [
         f"{TASKS[task].title}{f', {labels.model_title(model)},' * several} {style.change(*row, digits)}"
@@ -105,35 +128,51 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def changes(frame: pd.DataFrame, layers: str = "x == 0") -> pd.DataFrame:
-    """High minus Original, means over runs: a row a model, task and panel, over all layers or heads (or of some)."""
+    """High minus Original, means over runs: a row a model, task and panel, over all layers or heads
+    (or of some).
+    """
     return frame.query("algorithm == 'high' and of == 'difference' and seed.isna()").query(layers)
 
 
 def _panels(frame: pd.DataFrame) -> list[tuple[str, str, Panel, pd.DataFrame]]:
     """Model, task, measure and rows of each panel, a row of the grid a model and task."""
     rows = frame.groupby(["model", "task"], sort=False)
-    return [(*key, about, own[own["panel"] == panel]) for key, own in rows for panel, about in PANELS.items()]
+    return [
+        (*key, about, own[own["panel"] == panel])
+        for key, own in rows
+        for panel, about in PANELS.items()
+    ]
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw High minus Original, a row a model and task, a column a measure; in a narrow figure two a row."""
+    """Draw High minus Original, a row a model and task, a column a measure; in a narrow figure two
+    a row.
+    """
     cells, draws, wide = _panels(frame), [], width >= style.NARROW
     for *_, about, own in cells:
         over = changes(own)[ENDS].itertuples(index=False)
-        said = ": ".join([about.title, *(f"{style.change(*row, about.digits)} {about.unit}" for row in over)])
-        draws.append((said, difference_axes, own[(own["of"] == "difference") & (own["x"] > 0)], about.least))
+        said = ": ".join(
+            [about.title, *(f"{style.change(*row, about.digits)} {about.unit}" for row in over)]
+        )
+        draws.append(
+            (said, difference_axes, own[(own["of"] == "difference") & (own["x"] > 0)], about.least)
+        )
     figure = style.headed(width, 1.7 if wide else 1.5, draws, columns=4)
     for place, (ax, (model, task, about, own)) in enumerate(zip(figure.axes, cells)):
         runs = own["runs"].max()
         if place >= len(cells) - 4 or not wide:
             ax.set_xlabel(about.axis + ", lowest first" * bool(about.axis == "Head" and runs > 1))
         if place % 4 == 0:
-            name = TASKS[task].title + f"\n{labels.model_title(model)}" * (frame["model"].nunique() > 1)
+            name = TASKS[task].title + f"\n{labels.model_title(model)}" * (
+                frame["model"].nunique() > 1
+            )
             ax.set_ylabel(f"{name} (n = {runs})\nminus Original")
     colour = style.LOOKS["high"].colour
     mark = {"color": colour, "marker": "o", "ms": 2.4, "mfc": "none", "mew": 0.6}
     handles = [
-        Line2D([], [], **mark | {"marker": "s", "ms": 3.5, "mfc": colour}, lw=1.4, label="High, mean"),
+        Line2D(
+            [], [], **mark | {"marker": "s", "ms": 3.5, "mfc": colour}, lw=1.4, label="High, mean"
+        ),
         Line2D([], [], **mark, ls="none", label="a seed"),
         Patch(color=colour, alpha=0.15, lw=0, label="95 % band of High"),
         Line2D([], [], color="0.7", lw=0.8, label="other algorithms"),
@@ -143,7 +182,9 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
 
 
 def difference_axes(ax: Axes, frame: pd.DataFrame, least: float) -> None:
-    """Draw High minus Original with its band and a dot a seed; the other algorithms grey, as far as the axis goes."""
+    """Draw High minus Original with its band and a dot a seed; the other algorithms grey, as far as
+    the axis goes.
+    """
     ax.axhline(0, color="0.5", lw=0.8, ls=":")
     high, colour = frame[frame["algorithm"] == "high"], style.LOOKS["high"].colour
     mean, runs = high[high["seed"].isna()], high[high["seed"].notna()]
@@ -176,7 +217,10 @@ def paper_form(frame: pd.DataFrame, width: float) -> Figure:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
         style.at_least(ax, "y", about.least)
     shown = [name for name in labels.ALGORITHMS if name in set(frame["algorithm"])]
-    handles = [Line2D([], [], **style.line_style(name), label=labels.algorithm_title(name)) for name in shown]
+    handles = [
+        Line2D([], [], **style.line_style(name), label=labels.algorithm_title(name))
+        for name in shown
+    ]
     lines = ceil(len(handles) / int(width / 0.85))
     figure.legend(handles=handles, loc="outside upper center", ncols=ceil(len(handles) / lines))
     return figure

@@ -1,6 +1,8 @@
-"""Figure 1: a head before the step, what the step changes, column sums and a factor graph; and the sums of many tokens.
+"""Figure 1: a head before the step, what the step changes, column sums and a factor graph; and the
+sums of many tokens.
 
-`python -m companion.figures.maps` runs MiniLM anew; the figure itself is drawn from the tracked numbers of one run.
+`python -m companion.figures.maps` runs MiniLM anew; the figure itself is drawn from the tracked
+numbers of one run.
 """
 
 import json
@@ -19,23 +21,33 @@ from companion.figures import style
 from companion.setup import labels, paths
 from companion.setup.sizes_and_strengths import SIZES
 
-EXAMPLE = "data/examples/minilm.json"  # the tracked numbers
-KEY = "key {}"  # the column of one key's mass, numbered from 0
-TOKENS = 26  # names of at most so many tokens fit beside a map
+# the tracked numbers
+EXAMPLE = "data/examples/minilm.json"
+# the column of one key's mass, numbered from 0
+KEY = "key {}"
+# names of at most so many tokens fit beside a map
+TOKENS = 26
 BEFORE_AND_AFTER = ("raw", "refined")
 SENTENCE = "The trophy did not fit into the brown suitcase because it was too large, so she left it at home."
-DIGITS = 5  # of a tracked number
-SHOWN = 6  # tokens that lose most, and as many that gain most
-MARK = "#D55E00"  # around the column of the map that the factor graph is about
+# of a tracked number
+DIGITS = 5
+# tokens that lose most, and as many that gain most
+SHOWN = 6
+# around the column of the map that the factor graph is about
+MARK = "#D55E00"
 
 
 def load_example() -> dict[str, Any]:
-    """Return model, strength (nats), text, tokens, heads (layer, head, largest column before and after), one map."""
+    """Return model, strength (nats), text, tokens, heads (layer, head, largest column before and
+    after), one map.
+    """
     return json.loads((paths.root() / EXAMPLE).read_text(encoding="utf-8"))
 
 
 def make_example(strength: float) -> dict[str, Any]:
-    """Run MiniLM with High on `SENTENCE`, for `load_example`; raises PublicModelError where MiniLM is not there."""
+    """Run MiniLM with High on `SENTENCE`, for `load_example`; raises PublicModelError where MiniLM
+    is not there.
+    """
     from companion.beyond import message_rounds
     from saobp.models import public
     from saobp.models.apply import apply
@@ -43,51 +55,78 @@ def make_example(strength: float) -> dict[str, Any]:
     model, tokenizer = public.load("minilm")
     ids = tokenizer(SENTENCE, return_tensors="pt")["input_ids"]
     pair = message_rounds.matrices(apply(model, "high", strength), ids)
-    sides = [side[:, 0] for side in pair]  # raw, refined: layer, head, L, L
+    # raw, refined: layer, head, L, L
+    sides = [side[:, 0] for side in pair]
     before, after = (side.sum(-2).amax(-1).double().numpy().round(DIGITS) for side in sides)
     top = np.unravel_index(before.argmax(), before.shape)
-    shown = {name: side[top].double().numpy().round(DIGITS).tolist() for name, side in zip(BEFORE_AND_AFTER, sides)}
+    shown = {
+        name: side[top].double().numpy().round(DIGITS).tolist()
+        for name, side in zip(BEFORE_AND_AFTER, sides)
+    }
     heads = [
         {"layer": place[0] + 1, "head": place[1] + 1, "raw": value, "refined": after[place]}
         for place, value in np.ndenumerate(before)
     ]
     return {
-        "model": "minilm", "factor": "high", "strength": strength, "text": SENTENCE,
+        "model": "minilm",
+        "factor": "high",
+        "strength": strength,
+        "text": SENTENCE,
         "tokens": tokenizer.convert_ids_to_tokens(ids[0].tolist()),
-        "heads": heads, "map": {"layer": int(top[0]) + 1, "head": int(top[1]) + 1, **shown},
-    }  # fmt: skip
+        "heads": heads,
+        "map": {"layer": int(top[0]) + 1, "head": int(top[1]) + 1, **shown},
+    }
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a query of MiniLM's head before ("raw") and after ("refined") the step, with the mass on each key."""
+    """One row a query of MiniLM's head before ("raw") and after ("refined") the step, with the mass
+    on each key.
+    """
     found, parts = load_example(), []
     about = {"query": range(len(found["tokens"])), "token": found["tokens"]}
     about |= {name: found[name] for name in ("model", "strength")}
     for side in BEFORE_AND_AFTER:
         about |= {"matrix": side} | {name: found["map"][name] for name in ("layer", "head")}
-        parts.append(pd.DataFrame(about).join(pd.DataFrame(found["map"][side]).rename(columns=KEY.format)))
+        parts.append(
+            pd.DataFrame(about).join(pd.DataFrame(found["map"][side]).rename(columns=KEY.format))
+        )
     return pd.concat(parts, ignore_index=True)
 
 
 def both(frame: pd.DataFrame) -> list[np.ndarray]:
     """The (L, L) maps before and after the step."""
-    return [frame[frame["matrix"] == side].filter(like=KEY.format("")).to_numpy() for side in BEFORE_AND_AFTER]
+    return [
+        frame[frame["matrix"] == side].filter(like=KEY.format("")).to_numpy()
+        for side in BEFORE_AND_AFTER
+    ]
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: which head, its largest column before and after, the share of the mass that moves."""
+    """For the caption: which head, its largest column before and after, the share of the mass that
+    moves.
+    """
     raw, refined = both(frame)
     top, first = int(raw.sum(0).argmax()), frame.iloc[0]
-    moved = np.abs(refined - raw).sum() / 2 / len(raw)  # mean share of a row's mass
+    # mean share of a row's mass
+    moved = np.abs(refined - raw).sum() / 2 / len(raw)
     return {
-        "model": labels.model_title(first["model"]), "layer": first["layer"], "head": first["head"],
-        "strength": first["strength"], "tokens": len(raw), "token": frame["token"].iloc[top], "place": top,
-        "before": raw.sum(0)[top], "after": refined.sum(0)[top], "moved": 100 * moved,
-    }  # fmt: skip
+        "model": labels.model_title(first["model"]),
+        "layer": first["layer"],
+        "head": first["head"],
+        "strength": first["strength"],
+        "tokens": len(raw),
+        "token": frame["token"].iloc[top],
+        "place": top,
+        "before": raw.sum(0)[top],
+        "after": refined.sum(0)[top],
+        "moved": 100 * moved,
+    }
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw map, change, strip of column sums and factor graph: two and two, below five inches one above the other."""
+    """Draw map, change, strip of column sums and factor graph: two and two, below five inches one
+    above the other.
+    """
     wide, said = width >= style.NARROW, numbers(frame)
     shape, heights = ((2, 2), (3, 1.5)) if wide else ((4, 1), (2.3, 2.3, 1.3, 1.8))
     figure = style.new_figure(width, 5.0 if wide else 9.2)
@@ -98,9 +137,15 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     map_axes(b, refined - raw, tokens, CenteredNorm(), colours="RdBu_r")
     for ax, label in ((a, "Attention"), (b, f"Change at λ = {said['strength']:g}")):
         figure.colorbar(ax.images[0], ax=ax, shrink=0.62 if wide else 0.8, label=label, pad=0.02)
-    a.add_patch(Rectangle((top - 0.5, -0.5), 1, len(tokens), fill=False, edgecolor=MARK, lw=1.2, clip_on=False))
+    a.add_patch(
+        Rectangle(
+            (top - 0.5, -0.5), 1, len(tokens), fill=False, edgecolor=MARK, lw=1.2, clip_on=False
+        )
+    )
     _columns(c, raw.sum(0), refined.sum(0), tokens)
-    column = pd.DataFrame({"token": tokens, "mass": raw[:, top], "colour": a.images[0].norm(raw[:, top])})
+    column = pd.DataFrame(
+        {"token": tokens, "mass": raw[:, top], "colour": a.images[0].norm(raw[:, top])}
+    )
     words = column[column["token"].str.isalpha() & (column["token"].str.len() > 3)].head(4)
     _factor_graph(d, words, said["token"], said["strength"])
     for at, (letter, ax) in enumerate(zip("abcd", (a, b, c, d))):
@@ -108,8 +153,12 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     return figure
 
 
-def map_axes(ax: Axes, values: np.ndarray, tokens: Sequence[str], norm: Normalize, colours: str = "viridis") -> Axes:
-    """Draw one map, rows are queries; a PowerNorm of 0.5 colours by the square root, so that small mass shows."""
+def map_axes(
+    ax: Axes, values: np.ndarray, tokens: Sequence[str], norm: Normalize, colours: str = "viridis"
+) -> Axes:
+    """Draw one map, rows are queries; a PowerNorm of 0.5 colours by the square root, so that small
+    mass shows.
+    """
     ax.imshow(values, norm=norm, cmap=colours, interpolation="nearest")
     if len(tokens) <= TOKENS:
         ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=5.5)
@@ -121,9 +170,14 @@ def map_axes(ax: Axes, values: np.ndarray, tokens: Sequence[str], norm: Normaliz
 
 
 def _columns(ax: Axes, before: np.ndarray, after: np.ndarray, tokens: Sequence[str]) -> None:
-    """Draw the sum of every column before and after the step; uniform attention has 1 everywhere."""
+    """Draw the sum of every column before and after the step; uniform attention has 1
+    everywhere.
+    """
     places, top = np.arange(len(tokens)), before.argmax()
-    for values, name, shift, title in ((before, "original", -0.2, "softmax"), (after, "high", 0.2, "after one step")):
+    for values, name, shift, title in (
+        (before, "original", -0.2, "softmax"),
+        (after, "high", 0.2, "after one step"),
+    ):
         colour = style.LOOKS[name].colour
         ax.bar(places + shift, values, 0.4, color=colour, label=title)
         ax.text(top + 0.6, values[top], f"{values[top]:.1f}", color=colour, va="top", fontsize=6)
@@ -136,20 +190,43 @@ def _columns(ax: Axes, before: np.ndarray, after: np.ndarray, tokens: Sequence[s
 
 
 def _factor_graph(ax: Axes, rows: pd.DataFrame, key: str, strength: float) -> None:
-    """Draw one update of key k in row j: other rows (token, mass on k, colour) send it a message by their factor."""
+    """Draw one update of key k in row j: other rows (token, mass on k, colour) send it a message by
+    their factor.
+    """
     ax.set(xlim=(-1.3, 5.4), ylim=(-2.0, len(rows) - 0.3), xticks=[], yticks=[])
     ax.set_axis_off()
     middle, look = (len(rows) - 1) / 2, {"va": "center", "fontsize": 7}
-    arrow = {"arrowstyle": "-|>", "mutation_scale": 6, "lw": 0.8, "color": style.LOOKS["high"].colour}
+    arrow = {
+        "arrowstyle": "-|>",
+        "mutation_scale": 6,
+        "lw": 0.8,
+        "color": style.LOOKS["high"].colour,
+    }
     for place, row in zip(reversed(range(len(rows))), rows.itertuples()):
         factor, colour = (1.9, place), colormaps["viridis"](row.colour)
-        ax.add_patch(Rectangle((-0.45, place - 0.5), 0.9, 1, facecolor=colour, edgecolor=MARK, lw=1.2))
+        ax.add_patch(
+            Rectangle((-0.45, place - 0.5), 0.9, 1, facecolor=colour, edgecolor=MARK, lw=1.2)
+        )
         ax.text(-0.6, place, row.token, ha="right", **look)
-        ax.text(0, place, f"{row.mass:.2f}", ha="center", **look, color="black" if row.colour > 0.6 else "white")
+        ax.text(
+            0,
+            place,
+            f"{row.mass:.2f}",
+            ha="center",
+            **look,
+            color="black" if row.colour > 0.6 else "white",
+        )
         ax.add_patch(FancyArrowPatch((0.45, place), factor, shrinkA=1, shrinkB=4, **arrow))
         ax.add_patch(FancyArrowPatch(factor, (4.1, middle), shrinkA=4, shrinkB=6, **arrow))
         ax.plot(*factor, "s", color="0.35", markersize=5)
-        ax.text(1.9, place - 0.2, f"×{1 + np.expm1(-strength) * row.mass:.2f}", ha="center", va="top", fontsize=6)
+        ax.text(
+            1.9,
+            place - 0.2,
+            f"×{1 + np.expm1(-strength) * row.mass:.2f}",
+            ha="center",
+            va="top",
+            fontsize=6,
+        )
     ax.plot(4.1, middle, "o", color="black", markersize=7)
     ax.text(4.35, middle, f"$b_j(k)$,\n$k$ = {key}", ha="left", **look)
     ax.text(0, -0.65, "$A_{ik}$ in panel a", ha="center", va="top", fontsize=7)
@@ -158,30 +235,47 @@ def _factor_graph(ax: Axes, rows: pd.DataFrame, key: str, strength: float) -> No
 
 
 def token_numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: the two tokens that lose most, how many there are, lose, and are shown at each end."""
+    """For the caption: the two tokens that lose most, how many there are, lose, and are shown at
+    each end.
+    """
     first, second = frame.nsmallest(2, "change").to_dict("records")
     end = min(SHOWN, (len(frame) + 1) // 2)
-    return {"first": first, "second": second, "tokens": len(frame), "end": end, "lose": (frame["change"] < 0).sum()}
+    return {
+        "first": first,
+        "second": second,
+        "tokens": len(frame),
+        "end": end,
+        "lose": (frame["change"] < 0).sum(),
+    }
 
 
 def plot_tokens(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw a row a token that loses or gains most, the largest loss first: its column sum before the step and after."""
+    """Draw a row a token that loses or gains most, the largest loss first: its column sum before
+    the step and after.
+    """
     ordered = frame.sort_values("change", kind="stable")
     rows = ordered if len(ordered) <= 2 * SHOWN else pd.concat([ordered[:SHOWN], ordered[-SHOWN:]])
     figure, (ax,) = style.panels(width, 1, 0.8 + 0.17 * len(rows))
     places, first = range(len(rows)), rows.iloc[0]
     ax.hlines(places, rows["before"], rows["after"], color="0.75", lw=1.2, zorder=1)
-    for column, name, title in (("before", "original", "before"), ("after", "high", "after one step")):
+    for column, name, title in (
+        ("before", "original", "before"),
+        ("after", "high", "after one step"),
+    ):
         look = style.LOOKS[name]
         ax.plot(rows[column], places, look.marker, color=look.colour, ms=4, mew=0)
         align = "left" if first[column] == first[["before", "after"]].max() else "right"
         ax.text(first[column], -0.55, title, color=look.colour, ha=align, fontsize=7)
     ax.axvline(1, color="0.5", lw=0.8, ls=":", zorder=0)
-    style.rows(ax, [f"{token} ({count})" for token, count in zip(rows["token"], rows["count"])], 1.4)
+    style.rows(
+        ax, [f"{token} ({count})" for token, count in zip(rows["token"], rows["count"])], 1.4
+    )
     ax.set_xlabel("Column sum of the token (uniform: 1)")
     style.head(ax, "", style.heading("tokens", 0, **token_numbers(frame)))
     return figure
 
 
 if __name__ == "__main__":
-    paths.write_text(paths.root() / EXAMPLE, json.dumps(make_example(SIZES["minilm"].strength)) + "\n")
+    paths.write_text(
+        paths.root() / EXAMPLE, json.dumps(make_example(SIZES["minilm"].strength)) + "\n"
+    )

@@ -26,12 +26,14 @@ from companion.tables import render
 
 FORMATS = ("pdf", "svg", "png", "csv")
 TRACKED_FORMATS = ("pdf", "png", "csv")
-METADATA = {  # no dates and no versions inside: equal figures are equal files
+# no dates and no versions inside: equal figures are equal files
+METADATA = {
     "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
 }
-Saved = tuple[list[Path], list[str]]  # the files of a figure, and the headings of its panels
+# the files of a figure, and the headings of its panels
+Saved = tuple[list[Path], list[str]]
 
 
 def write(
@@ -44,21 +46,29 @@ def write(
 ) -> list[Path]:
     """Write a figure into `folder` in each format, and the CSV that drew it; returns the paths.
 
-    The same records give the same bytes. Raises ValueError for an unknown format, FigureError without the runs.
+    The same records give the same bytes. Raises ValueError for an unknown format, FigureError
+    without the runs.
     """
     stem = Path(folder) / drawing.stem(number)
     return _save(drawing.found(number).plot, drawing.data(number, records), stem, formats, width)[0]
 
 
-def write_claims(decided: Sequence[verdicts.Verdict], folder: Path, formats: Sequence[str], width: float) -> list[Path]:
+def write_claims(
+    decided: Sequence[verdicts.Verdict], folder: Path, formats: Sequence[str], width: float
+) -> list[Path]:
     """Write the forest of the claims in each format, and the CSV that drew it."""
     return _save(claims.plot, claims.data(decided), folder / "figure-claims", formats, width)[0]
 
 
 def _save(
-    plot: drawing.Plot, frame: pd.DataFrame, stem: Path, formats: Sequence[str], width: float = style.PAGE
+    plot: drawing.Plot,
+    frame: pd.DataFrame,
+    stem: Path,
+    formats: Sequence[str],
+    width: float = style.PAGE,
 ) -> Saved:
-    """Draw a figure, lay it out once for all formats, to a hundred-thousandth of its size, and write it.
+    """Draw a figure, lay it out once for all formats, to a hundred-thousandth of its size, and
+    write it.
 
     The solver's last digits differ from run to run, and the ids in an SVG are hashes of them.
     """
@@ -66,17 +76,21 @@ def _save(
     with style.paper():
         figure = plot(frame, width)
         figure.draw_without_rendering()
-    figure.set_layout_engine(None)  # "none" leaves a placeholder, with which every save draws twice
+    # "none" leaves a placeholder, with which every save draws twice
+    figure.set_layout_engine(None)
     for ax in figure.axes:
         ax.set_position([round(edge, 5) for edge in ax.get_position(original=True).bounds])
     written = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
     for kind, path in zip(formats, written):
         if kind == "csv":
-            paths.write_text(path, frame.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
+            paths.write_text(
+                path, frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
+            )
         else:
             with paths.new_file(path) as temporary, style.paper():
                 figure.savefig(temporary, format=kind, metadata=METADATA[kind])
-    plain = (re.sub(r"\$\\bf\{(.)\}\$", r"\1", ax.get_title("left")) for ax in figure.axes)  # a letter is bold there
+    # a letter is bold there
+    plain = (re.sub(r"\$\\bf\{(.)\}\$", r"\1", ax.get_title("left")) for ax in figure.axes)
     heads = [" ".join(text.split()) for text in plain]
     return written, [*filter(None, heads)]
 
@@ -92,18 +106,27 @@ def publish(
     other_hashes: Mapping[str, str] | None = None,
     first: Sequence[Record] = (),
 ) -> list[Path]:
-    """Write every table and figure that the records can fill, the claims, and manifest.json; return the paths, it last.
+    """Write every table and figure that the records can fill, the claims, and manifest.json; return
+    the paths, it last.
 
-    `hashes` are those of the records' files (`records.hashes`); `decided` are claims that rest on more than
-    these records; `others`, of other studies, draw a figure for which `records` have no run,
-    and join them in a figure of several studies; rows of `first` come first in every table. Of a figure without its
-    runs the manifest gives the reason; its dates are those of runs, so that the same records give the same bytes.
+    `hashes` are those of the records' files (`records.hashes`); `decided` are claims that rest on
+    more than these records; `others`, of other studies, draw a figure for which `records` have no
+    run, and join them in a figure of several studies; rows of `first` come first in every table. Of
+    a figure without its runs the manifest gives the reason; its dates are those of runs, so that
+    the same records give the same bytes.
     """
     folder, every = Path(folder), [*first, *records]
     if decided is None:
-        decided = verdicts.verdicts(verdicts.Studies({estimates.study_of(records): records}, numbers.load()))
-    entries = {f"table{n}": provenance(tables.relevant(n, every)) for n in tables.TABLES} | _of_claims(decided)
-    drawn = [(number, origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
+        decided = verdicts.verdicts(
+            verdicts.Studies({estimates.study_of(records): records}, numbers.load())
+        )
+    entries = {
+        f"table{n}": provenance(tables.relevant(n, every)) for n in tables.TABLES
+    } | _of_claims(decided)
+    drawn = [
+        (number, origin(number, records, others), drawing.stem(number))
+        for number in drawing.FIGURES
+    ]
     drawn += [(n, drawing.relevant(n, others), name) for n, name in beside(records, others).items()]
     draws, missing = {"figure-claims": (claims.plot, claims.data(decided))}, {}
     for number, behind, name in drawn:
@@ -115,7 +138,10 @@ def publish(
             title, caption = drawing.words(number)["title"], drawing.caption(number, frame)
             entries[name] = provenance(behind) | {"title": title, "caption": caption}
             draws[name] = (drawing.found(number).plot, frame)
-    written = {f"table{number}": tables.write(number, records, folder, first=first) for number in tables.TABLES}
+    written = {
+        f"table{number}": tables.write(number, records, folder, first=first)
+        for number in tables.TABLES
+    }
     written["claims"] = verdicts.write(decided, folder)
     for name, saved in _both_widths(draws, folder, formats).items():
         written[name], entries[name]["heads"] = saved
@@ -127,17 +153,21 @@ def publish(
     manifest = {
         "licence": "MIT (LICENSE); the paper's printed numbers: CC BY 4.0 (data/README.md)",
         "hashes": "SHA-256 of the file's bytes, as sha256sum prints it; null for a record of no file",
-        "entries": entries, "missing": missing, "others": named,
+        "entries": entries,
+        "missing": missing,
+        "others": named,
         "drawn_with": {name: version(name) for name in ("matplotlib", "numpy", "pandas")},
         "records": {record["name"]: hashes.get(record["name"]) for record in every},
-    }  # fmt: skip
+    }
     text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     made = [path for files in written.values() for path in files]
     return [*made, paths.write_text(folder / "manifest.json", text)]
 
 
 def _of_claims(decided: Sequence[verdicts.Verdict]) -> dict[str, dict[str, Any]]:
-    """The manifest's entries of the claims and of their forest: the records behind both by study."""
+    """The manifest's entries of the claims and of their forest: the records behind both by
+    study.
+    """
     studies = defaultdict(set)
     for row in decided:
         for part in row.parts:
@@ -150,7 +180,8 @@ def _of_claims(decided: Sequence[verdicts.Verdict]) -> dict[str, dict[str, Any]]
 def _both_widths(
     draws: Mapping[str, tuple[drawing.Plot, pd.DataFrame]], folder: Path, formats: Sequence[str]
 ) -> dict[str, Saved]:
-    """Write figures as wide as a page, and as PDF as wide as a column ("figure4-column.pdf"), on every processor.
+    """Write figures as wide as a page, and as PDF as wide as a column ("figure4-column.pdf"), on
+    every processor.
 
     The headings are those of the page's.
     """
@@ -161,44 +192,72 @@ def _both_widths(
         for name, draw in draws.items():
             begun[name] = [processes.submit(_save, *draw, folder / name, formats)]
             if "pdf" in formats:
-                begun[name].append(processes.submit(_save, *draw, folder / f"{name}-column", ["pdf"], style.COLUMN))
+                begun[name].append(
+                    processes.submit(_save, *draw, folder / f"{name}-column", ["pdf"], style.COLUMN)
+                )
         done = {name: [one.result() for one in both] for name, both in begun.items()}
-    return {name: ([path for files, _ in both for path in files], both[0][1]) for name, both in done.items()}
+    return {
+        name: ([path for files, _ in both for path in files], both[0][1])
+        for name, both in done.items()
+    }
 
 
 def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:
-    """The figures that both can draw, with the name of the one of `others`: "figure-strength-stories"."""
+    """The figures that both can draw, with the name of the one of `others`:
+    "figure-strength-stories".
+    """
     single = [number for number in drawing.OUR_OWN if not drawing.FIGURES[number].several]
-    theirs = {number: drawing.relevant(number, others) for number in single if drawing.relevant(number, records)}
-    return {number: f"{drawing.stem(number)}-{estimates.study_of(own)}" for number, own in theirs.items() if own}
+    theirs = {
+        number: drawing.relevant(number, others)
+        for number in single
+        if drawing.relevant(number, records)
+    }
+    return {
+        number: f"{drawing.stem(number)}-{estimates.study_of(own)}"
+        for number, own in theirs.items()
+        if own
+    }
 
 
 def origin(number: int | str, records: Sequence[Record], others: Sequence[Record]) -> list[Record]:
-    """The records behind a figure: of `records`, where these have none of what it shows of `others`, or of both."""
+    """The records behind a figure: of `records`, where these have none of what it shows of
+    `others`, or of both.
+    """
     if drawing.FIGURES[number].several:
         return drawing.relevant(number, [*records, *others])
     return drawing.relevant(number, records) or drawing.relevant(number, others)
 
 
 def shown(number: int | str, folder: str | Path) -> Any:
-    """Display a tracked figure in a notebook and return its caption, or the reason why there is none."""
+    """Display a tracked figure in a notebook and return its caption, or the reason why there is
+    none.
+    """
     from IPython.display import Image, Markdown, display
 
-    manifest, name = json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8")), drawing.stem(number)
+    manifest, name = (
+        json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8")),
+        drawing.stem(number),
+    )
     if reason := manifest["missing"].get(name):
         return Markdown(f"*{reason}.*")
-    # all pixels in 256 colours: small text stays sharp, in a quarter of the bytes; fewer pixels would not do, for the
-    # squares of an attention map compress well until they are resampled
+    # all pixels in 256 colours: small text stays sharp, in a quarter of the bytes; fewer pixels
+    # would not do, for the squares of an attention map compress well until they are resampled
     few, colours = io.BytesIO(), PIL.Image.Quantize.FASTOCTREE
     with PIL.Image.open(Path(folder, f"{name}.png")) as picture:
-        picture.convert("RGB").quantize(256, colours, dither=PIL.Image.Dither.NONE).save(few, "PNG", optimize=True)
+        picture.convert("RGB").quantize(256, colours, dither=PIL.Image.Dither.NONE).save(
+            few, "PNG", optimize=True
+        )
     display(Image(few.getvalue(), width=900))
     return Markdown(f"**{drawing.words(number)['title']}.** {manifest['entries'][name]['caption']}")
 
 
 def provenance(records: Sequence[Record]) -> dict[str, Any]:
     """Where a set of records comes from: study, data, code, versions, last run's date."""
-    data = {(run["data"].get("source"), run["data"].get("fingerprint")) for run in records if run.get("data")}
+    data = {
+        (run["data"].get("source"), run["data"].get("fingerprint"))
+        for run in records
+        if run.get("data")
+    }
     code = {(run["code"].get("version"), run["code"].get("commit")) for run in records}
     versions = {name: number for run in records for name, number in run["packages"].items()}
     return {

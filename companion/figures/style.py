@@ -22,21 +22,31 @@ from companion.tables.cells import effect
 from companion.tables.render import minus
 
 SHEET, CAPTIONS = (Path(__file__).with_name(name) for name in ("paper.mplstyle", "captions.yaml"))
-COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL page
-LETTERS = 16  # of a heading, per inch of panel
-LEAST_INCHES = 2.0  # of a panel whose heading has the usual size
-PLAIN = "{x:,g}"  # numbers of a logarithmic axis as they are read, "1,000", and not as powers of ten
-GAP = 0.075  # between two names beside an axis, of its height
-LEAST = 3.0  # inches: the names of a figure's rows and its headings fill a narrower one
-NARROW = 6.25  # inches: below this width a grid of four columns folds into two
+# inches: one column and the whole width of an ACL page
+COLUMN, PAGE = 3.03, 6.3
+# of a heading, per inch of panel
+LETTERS = 16
+# of a panel whose heading has the usual size
+LEAST_INCHES = 2.0
+# numbers of a logarithmic axis as they are read, "1,000", and not as powers of ten
+PLAIN = "{x:,g}"
+# between two names beside an axis, of its height
+GAP = 0.075
+# inches: the names of a figure's rows and its headings fill a narrower one
+LEAST = 3.0
+# inches: below this width a grid of four columns folds into two
+NARROW = 6.25
 
 
 class Look(NamedTuple):
-    """How one algorithm is drawn everywhere (colours: Okabe and Ito's, told apart by colour-blind readers)."""
+    """How one algorithm is drawn everywhere (colours: Okabe and Ito's, told apart by colour-blind
+    readers).
+    """
 
     colour: str
     marker: str
-    dash: Any = "solid"  # as matplotlib has it
+    # as matplotlib has it
+    dash: Any = "solid"
 
 
 LOOKS = {
@@ -55,18 +65,26 @@ LOOKS = {
 
 def paper() -> AbstractContextManager[None]:
     """The paper's style, for as long as the block lasts; independent of a reader's own settings."""
-    return mpl.rc_context({**mpl.rcParamsDefault, **mpl.rc_params_from_file(SHEET, use_default_template=False)})
+    return mpl.rc_context(
+        {**mpl.rcParamsDefault, **mpl.rc_params_from_file(SHEET, use_default_template=False)}
+    )
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of the given size in inches. Raises ValueError for a width that no page or column has."""
+    """An empty figure of the given size in inches. Raises ValueError for a width that no page or
+    column has.
+    """
     if not LEAST <= width <= 20:
-        raise ValueError(f"width: {width} inches; give {LEAST} to 20 (an ACL column is {COLUMN}, a page {PAGE})")
+        raise ValueError(
+            f"width: {width} inches; give {LEAST} to 20 (an ACL column is {COLUMN}, a page {PAGE})"
+        )
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def panels(width: float, count: int, height: float, columns: int = 0) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels, each `height` inches: `columns` a row on a page, half as many in a column."""
+    """A figure of `count` panels, each `height` inches: `columns` a row on a page, half as many in
+    a column.
+    """
     columns = columns or count
     if width < NARROW:
         columns = columns // 2 if columns > 3 else 1
@@ -78,10 +96,13 @@ def panels(width: float, count: int, height: float, columns: int = 0) -> tuple[F
     return figure, axes[:count]
 
 
-def headed(width: float, height: float, draws: Sequence[tuple[Any, ...]], columns: int = 0) -> Figure:
+def headed(
+    width: float, height: float, draws: Sequence[tuple[Any, ...]], columns: int = 0
+) -> Figure:
     """A figure of `panels` under their headings, with letters where there are several.
 
-    Each is given as its heading, the function that draws it, and what that function takes after the axes.
+    Each is given as its heading, the function that draws it, and what that function takes after the
+    axes.
     """
     figure, axes = panels(width, len(draws), height, columns)
     for letter, ax, (text, draw, *given) in zip(cycle(ascii_lowercase), axes, draws):
@@ -96,36 +117,58 @@ def heading(figure: int | str, which: int | str, **numbers: Any) -> str:
 
 
 def head(ax: Axes, letter: str, text: str) -> Axes:
-    """Head a panel with its bold letter (none if empty) and what it shows, broken to the width it has."""
+    """Head a panel with its bold letter (none if empty) and what it shows, broken to the width it
+    has.
+    """
     inches = ax.figure.get_figwidth() / ax.get_subplotspec().get_gridspec().ncols
-    text = minus(text).replace(" %", "\N{NO-BREAK SPACE}%").replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    text = (
+        minus(text)
+        .replace(" %", "\N{NO-BREAK SPACE}%")
+        .replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    )
     text = re.sub(r"\[[^]]*\]", lambda ends: ends[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
     words = fill(f"{letter}  {text}" if letter else text, max(14, int(LETTERS * inches)))
     if letter:
         words = rf"$\bf{{{letter}}}$" + words[1:]
     title = ax.set_title(words, loc="left", pad=4)
     if inches < LEAST_INCHES:
-        title.set_fontsize(0.92 * title.get_fontsize())  # two panels in a column: a unit would leave the page
+        # two panels in a column: a unit would leave the page
+        title.set_fontsize(0.92 * title.get_fontsize())
     return ax
 
 
 def change(value: float, low: float, high: float, digits: int = 2) -> str:
-    """A difference for a heading: "higher, +0.04 [0.01, 0.06]", "no clear change, +0.03 [0.00, 0.07]", "+0.03"."""
-    sure = "" if isnan(low) else "no clear change, " if low <= 0 <= high else "higher, " if low > 0 else "lower, "
+    """A difference for a heading: "higher, +0.04 [0.01, 0.06]", "no clear change, +0.03 [0.00,
+    0.07]", "+0.03".
+    """
+    sure = (
+        ""
+        if isnan(low)
+        else "no clear change, "
+        if low <= 0 <= high
+        else "higher, "
+        if low > 0
+        else "lower, "
+    )
     return sure + effect(Estimate(value, low, high, 1), digits)
 
 
 def label_ends(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str]) -> Axes:
-    """Name algorithms to the right of their lines' `ends`, no two nearer than `GAP`; set the axis's limits first."""
+    """Name algorithms to the right of their lines' `ends`, no two nearer than `GAP`; set the axis's
+    limits first.
+    """
     low, high = ax.get_ylim()
     order = sorted(ends, key=ends.__getitem__)
     places = np.array([(ends[name] - low) / (high - low) for name in order])
     steps = GAP * np.arange(len(order))
-    places = isotonic_regression(places - steps).x + steps  # as near to the ends as the gaps allow
+    # as near to the ends as the gaps allow
+    places = isotonic_regression(places - steps).x + steps
     places -= max(0.0, places[-1] - 1.0)
     for name, place in zip(order, places):
         colour = LOOKS[name].colour
-        ax.text(1.02, place, names[name], color=colour, va="center", fontsize=7, transform=ax.transAxes)
+        ax.text(
+            1.02, place, names[name], color=colour, va="center", fontsize=7, transform=ax.transAxes
+        )
     return ax
 
 
@@ -136,8 +179,13 @@ def line_style(algorithm: str) -> dict[str, object]:
 
 
 def shades(count: int) -> list[str]:
-    """Colours for things in an order, such as layers: light to dark, all clear on white, none an algorithm's."""
-    return [mpl.colors.to_hex(mpl.colormaps["Purples"](0.45 + 0.55 * k / max(1, count - 1))) for k in range(count)]
+    """Colours for things in an order, such as layers: light to dark, all clear on white, none an
+    algorithm's.
+    """
+    return [
+        mpl.colors.to_hex(mpl.colormaps["Purples"](0.45 + 0.55 * k / max(1, count - 1)))
+        for k in range(count)
+    ]
 
 
 def rows(ax: Axes, names: Sequence[str], above: float = 0.6, below: float = 0.6) -> None:
@@ -148,7 +196,9 @@ def rows(ax: Axes, names: Sequence[str], above: float = 0.6, below: float = 0.6)
 
 
 def at_least(ax: Axes, direction: str, span: float) -> Axes:
-    """Let an axis ("x" or "y") show no less than `span`, lest rounding look like a difference; no offset beside it."""
+    """Let an axis ("x" or "y") show no less than `span`, lest rounding look like a difference; no
+    offset beside it.
+    """
     low, high = getattr(ax, f"get_{direction}lim")()
     if high - low < span:
         getattr(ax, f"set_{direction}lim")((low + high - span) / 2, (low + high + span) / 2)

@@ -1,6 +1,8 @@
-"""What the paper's printed numbers give when they are held against each other: one number per statement.
+"""What the paper's printed numbers give when they are held against each other: one number per
+statement.
 
-A row: place, quantity in words, the paper's number (NaN where it prints none), and what its own tables give.
+A row: place, quantity in words, the paper's number (NaN where it prints none), and what its own
+tables give.
 """
 
 from math import nan
@@ -13,28 +15,38 @@ from companion.paper import arithmetic, comparisons
 from companion.paper.numbers import Published
 from companion.setup import typed_by_hand
 
-Values = dict[str, float | tuple[float, float]]  # by the key of `audit.yaml`: ours, or the paper's and ours
+# by the key of `audit.yaml`: ours, or the paper's and ours
+Values = dict[str, float | tuple[float, float]]
 FINDING = ["place", "quantity", "paper", "recomputed"]
-SMALL_TASKS = ("RTE", "WNLI", "MRPC")  # few items, and most scores below the commonest label's share
-COUNTED = (*SMALL_TASKS, "SST2", "QNLI")  # whose items are few enough for other accuracies to be no count
+# few items, and most scores below the commonest label's share
+SMALL_TASKS = ("RTE", "WNLI", "MRPC")
+# whose items are few enough for other accuracies to be no count
+COUNTED = (*SMALL_TASKS, "SST2", "QNLI")
 GLUE_COLUMNS = [*comparisons.GLUE.values()]
-ROUNDED = 0.005  # half a hundredth, the last digit of a printed score
+# half a hundredth, the last digit of a printed score
+ROUNDED = 0.005
 
 
 def findings(paper: Published) -> pd.DataFrame:
-    """Return the seven findings that change how the paper's results read, one row each, in the notebook's order."""
+    """Return the seven findings that change how the paper's results read, one row each, in the
+    notebook's order.
+    """
     table1, table2, table8 = (comparisons.table(paper, number) for number in (1, 2, 8))
     gains, (original, three) = comparisons.gains(paper), comparisons.table3(paper)
     views = comparisons.views(table1)
     r = {name: view["CC"].corr(view["GTD"]) for name, view in views.items()}
     small = [comparisons.over_original(table).loc["Small"] for table in (table2, table8)]
     added = comparisons.added_operations(paper).loc["Mini"]
-    left = round(float(added["formula"] - added["attention"]), 6) + 0.0  # no minus before a zero
+    # no minus before a zero
+    left = round(float(added["formula"] - added["attention"]), 6) + 0.0
     values = {
         "gains": (gains["z"].abs() > 2).sum(),
         "glue": (small[0]["GLUE"], small[1][GLUE_COLUMNS].mean()),
         "failed": (r["all"], r["without_failed"]),
-        "points": (paper.claim("C26"), arithmetic.points_needed(paper.claim("C24"), paper.claim("C25"))),
+        "points": (
+            paper.claim("C26"),
+            arithmetic.points_needed(paper.claim("C24"), paper.claim("C25")),
+        ),
         "ahead": (three > original).any(axis=1).sum(),
         "zero_shot": (comparisons.zero_shot(paper)["above"] > 0).sum(),
         "added": (added["printed"], left),
@@ -45,16 +57,28 @@ def findings(paper: Published) -> pd.DataFrame:
 def others(paper: Published) -> pd.DataFrame:
     """Return the numbers of less weight, by table and section."""
     table1, table2, table8 = (comparisons.table(paper, number) for number in (1, 2, 8))
-    values = _of_table1(paper, table1) | _of_scores(table2, table8) | _of_section7(table2, table8) | _of_costs(paper)
+    values = (
+        _of_table1(paper, table1)
+        | _of_scores(table2, table8)
+        | _of_section7(table2, table8)
+        | _of_costs(paper)
+    )
     return _framed("others", values, said=int(paper.claim("C23")))
 
 
 def _framed(section: str, values: Values, **counts: int) -> pd.DataFrame:
-    """Put the words of `audit.yaml` before the numbers: of each (the paper's, ours), or ours alone."""
+    """Put the words of `audit.yaml` before the numbers: of each (the paper's, ours), or ours
+    alone.
+    """
     words = typed_by_hand.read(Path(__file__).with_name("audit.yaml"))[section]
-    said = [(place, quantity.format(**counts)) for place, quantity in (words.pop(key) for key in values)]
+    said = [
+        (place, quantity.format(**counts)) for place, quantity in (words.pop(key) for key in values)
+    ]
     assert not words, f"audit.yaml, {section}: nothing computes {', '.join(words)}"
-    rows = [(*one, *(found if np.ndim(found) else (nan, found))) for one, found in zip(said, values.values())]
+    rows = [
+        (*one, *(found if np.ndim(found) else (nan, found)))
+        for one, found in zip(said, values.values())
+    ]
     return pd.DataFrame(rows, columns=FINDING).astype({"paper": float, "recomputed": float})
 
 
@@ -75,7 +99,11 @@ def _of_scores(table2: pd.DataFrame, table8: pd.DataFrame) -> Values:
     both = pd.concat([table8["Avg"], means := table8[GLUE_COLUMNS].mean(axis=1)], axis=1)
     labels = {task: arithmetic.LABEL_COUNTS[task] for task in SMALL_TASKS}
     floors = pd.Series({task: 100 * max(counts) / sum(counts) for task, counts in labels.items()})
-    counts = [bool(arithmetic.grim(value, arithmetic.ITEMS[task])) for task in COUNTED for value in table8[task]]
+    counts = [
+        bool(arithmetic.grim(value, arithmetic.ITEMS[task]))
+        for task in COUNTED
+        for value in table8[task]
+    ]
     gain = comparisons.over_original(table8).loc["Mini", GLUE_COLUMNS]
     return {
         "means": (len(means), ((table2["GLUE"] - means).abs() < 2 * ROUNDED).sum()),
@@ -90,7 +118,9 @@ def _of_scores(table2: pd.DataFrame, table8: pd.DataFrame) -> Values:
 
 
 def _of_section7(table2: pd.DataFrame, table8: pd.DataFrame) -> Values:
-    gaps = comparisons.over_original(table2)[list(comparisons.TABLE_2)].loc[list(comparisons.MODELS)]
+    gaps = comparisons.over_original(table2)[list(comparisons.TABLE_2)].loc[
+        list(comparisons.MODELS)
+    ]
     short = table8.loc[("Mini", "High")] - table8.loc[("Small", "Original")]
     both = pd.concat([table2[["SQuAD", "RACE_Middle"]], table8[["SST2", "MNLI"]]], axis=1)
     lead = both.xs("High", level="algorithm") - both.xs("ElemMul", level="algorithm")
@@ -105,13 +135,17 @@ def _of_section7(table2: pd.DataFrame, table8: pd.DataFrame) -> Values:
 
 
 def _of_costs(paper: Published) -> Values:
-    rates = {size: paper.value(5, model=size, metric="learning_rate") for size in comparisons.MODELS}
+    rates = {
+        size: paper.value(5, model=size, metric="learning_rate") for size in comparisons.MODELS
+    }
     cells, times = comparisons.operations(paper), comparisons.times(paper)["train"]
     agree = (cells["formula"] - cells["printed"]).abs() <= ROUNDED + 1e-5
     step = times["step_per_s (ms)"].unstack("algorithm")
     return {
         "rates": rates["Small"] / rates["Mini"],
-        "needed": max(arithmetic.points_needed(r, paper.claim("C39")) for r in paper.tables[6]["value"]),
+        "needed": max(
+            arithmetic.points_needed(r, paper.claim("C39")) for r in paper.tables[6]["value"]
+        ),
         "layers": paper.value(4, model="Mini", metric="layers"),
         "operations": (len(cells), agree.sum()),
         "elemmul": tuple(cells[~agree].iloc[0][["printed", "formula"]]),

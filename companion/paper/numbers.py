@@ -7,7 +7,8 @@ import pandas as pd
 
 from companion.setup import paths
 
-NUMBERS = range(1, 10)  # of the tables
+# of the tables
+NUMBERS = range(1, 10)
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,15 @@ class Published:
     def cell(self, number: int, **keys: str) -> pd.Series | None:
         """The one row of Table `number` with these keys, or None if the paper prints no such cell.
 
-        Raises KeyError for a table or a key that does not exist, ValueError for keys that fit several cells.
+        Raises KeyError for a table or a key that does not exist, ValueError for keys that fit
+        several cells.
         """
         frame = self.tables[number]
         found = frame[(frame[[*keys]] == [*keys.values()]).all(axis=1)]
         if len(found) > 1:
-            raise ValueError(f"keys: {keys} fit {len(found)} cells of Table {number}; name more keys")
+            raise ValueError(
+                f"keys: {keys} fit {len(found)} cells of Table {number}; name more keys"
+            )
         return None if found.empty else found.iloc[0]
 
     def value(self, number: int, **keys: str) -> float | None:
@@ -40,7 +44,9 @@ class Published:
         return "" if row is None else str(row["printed"])
 
     def claim(self, id: str) -> float:
-        """A number stated in the text or a caption, by its id in claims.csv (C01 ...); KeyError for another."""
+        """A number stated in the text or a caption, by its id in claims.csv (C01 ...); KeyError for
+        another.
+        """
         return float(self.claims.set_index("id").at[id, "value"])
 
 
@@ -48,7 +54,10 @@ def load() -> Published:
     """Read the published numbers (data/published)."""
     names = [*(f"table{number}" for number in NUMBERS), "claims", "references"]
     files = (paths.root() / "data" / "published" / f"{name}.csv" for name in names)
-    *tables, claims, references = (pd.read_csv(file, dtype=str, keep_default_na=False) for file in files)
+    *tables, claims, references = (
+        pd.read_csv(file, dtype=str, keep_default_na=False) for file in files
+    )
     for frame in tables:
-        frame["value"] = pd.to_numeric(frame["value"], errors="coerce")  # "cosine" has no number
+        # "cosine" has no number
+        frame["value"] = pd.to_numeric(frame["value"], errors="coerce")
     return Published(dict(zip(NUMBERS, tables)), claims, references)

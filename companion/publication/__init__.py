@@ -2,5 +2,6 @@
 
 import sys
 
-# optional for nbformat, which no notebook needs it for; it compiles a grammar of URIs for two seconds in every process
+# optional for nbformat, which no notebook needs it for; it compiles a grammar of URIs for two
+# seconds in every process
 sys.modules.setdefault("rfc3987_syntax", None)

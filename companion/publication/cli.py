@@ -1,4 +1,6 @@
-"""The companion's commands of `saobp`: one run, a whole study, one figure or table, or everything published."""
+"""The companion's commands of `saobp`: one run, a whole study, one figure or table, or everything
+published.
+"""
 
 import difflib
 import sys
@@ -15,22 +17,43 @@ from saobp.measure.command import main, saobp
 POSITIVE = click.IntRange(min=1)
 
 
-def study_option(default: str | None, *names: str, shown: str = "a study's name, or the path of its file") -> Callable:
+def study_option(
+    default: str | None, *names: str, shown: str = "a study's name, or the path of its file"
+) -> Callable:
     """Return the option `--study`, which has also its former name, `--profile`."""
     return click.option(
-        "--study", "--profile", *names, "study_name", metavar="STUDY", default=default, show_default=bool(default),
+        "--study",
+        "--profile",
+        *names,
+        "study_name",
+        metavar="STUDY",
+        default=default,
+        show_default=bool(default),
         help=shown,
-    )  # fmt: skip
+    )
 
 
 @saobp.command()
 @click.argument("notebook", type=Path)
 @click.argument("output", type=Path)
-@click.option("-p", "--parameter", nargs=2, multiple=True, metavar="KEY VALUE", help="a parameter of the notebook")
+@click.option(
+    "-p",
+    "--parameter",
+    nargs=2,
+    multiple=True,
+    metavar="KEY VALUE",
+    help="a parameter of the notebook",
+)
 @study_option(None, "-f")
-@click.option("--own", is_flag=True, help="of other parameters than the defaults: no cells tagged 'once'")
+@click.option(
+    "--own", is_flag=True, help="of other parameters than the defaults: no cells tagged 'once'"
+)
 def run(
-    notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], study_name: str | None, own: bool
+    notebook: Path,
+    output: Path,
+    parameter: tuple[tuple[str, str], ...],
+    study_name: str | None,
+    own: bool,
 ) -> None:
     """Execute one notebook by papermill and leave one record."""
     from companion.records import execution
@@ -47,12 +70,29 @@ def run(
 @saobp.command()
 @study_option("smoke")
 @click.option("--cores", type=POSITIVE, metavar="N", default=2, show_default=True)
-@click.option("--cluster", help="slurm, kubernetes or a folder with Snakemake settings: each run is a job")
-@click.option("--processes", type=POSITIVE, metavar="N", default=1, help="that share a pretraining run, by torchrun")
+@click.option(
+    "--cluster", help="slurm, kubernetes or a folder with Snakemake settings: each run is a job"
+)
+@click.option(
+    "--processes",
+    type=POSITIVE,
+    metavar="N",
+    default=1,
+    help="that share a pretraining run, by torchrun",
+)
 @click.option("--dry-run", is_flag=True, help="list the files of the runs, run none")
-@click.option("--rows", multiple=True, metavar="MODEL/ALGORITHM/SEED", help="a row of the tables alone: mini/high/42")
-@click.option("--minutes", type=POSITIVE, metavar="N", help="for each row: steps and items are fitted to them")
-@click.option("--tokens", type=Path, metavar="FILE", help="text that `saobp tokens` wrote, for rows")
+@click.option(
+    "--rows",
+    multiple=True,
+    metavar="MODEL/ALGORITHM/SEED",
+    help="a row of the tables alone: mini/high/42",
+)
+@click.option(
+    "--minutes", type=POSITIVE, metavar="N", help="for each row: steps and items are fitted to them"
+)
+@click.option(
+    "--tokens", type=Path, metavar="FILE", help="text that `saobp tokens` wrote, for rows"
+)
 def reproduce(**asked: Any) -> None:
     """Run every notebook under a study, or the records of some rows of its tables."""
     from companion.publication import workflow
@@ -63,7 +103,12 @@ def reproduce(**asked: Any) -> None:
 @saobp.command()
 @click.argument("file", type=Path)
 @study_option("paper")
-@click.option("--text", multiple=True, metavar="OWNER/NAME", help="a data set, of equal weight (default: the study's)")
+@click.option(
+    "--text",
+    multiple=True,
+    metavar="OWNER/NAME",
+    help="a data set, of equal weight (default: the study's)",
+)
 def tokens(file: Path, study_name: str, text: tuple[str, ...]) -> None:
     """Tokenise the text of a study into FILE, for a machine without the text."""
     from companion.training import pretraining
@@ -82,19 +127,31 @@ def report(study_name: str) -> None:
     folder = paths.build(load_study(study_name).name)
     print(report.write(folder))
     if other := report.outdated(folder):
-        print("saobp:", pages.render("outdated.txt", outdated=other, folder=folder), file=sys.stderr)
+        print(
+            "saobp:", pages.render("outdated.txt", outdated=other, folder=folder), file=sys.stderr
+        )
 
 
 def item(usual: str, others: str) -> Callable[[Callable], Callable]:
     """Return what gives a command the argument and the options of a single figure or table."""
     options = (
         click.argument("number", type=lambda word: int(word) if word.isdecimal() else word),
-        study_option(None, shown="default: the one that figures/ shows, which says most of those tracked"),
-        click.option("--format", "file_format", metavar="NAME", default=usual, help=f"{usual} (default), {others}"),
+        study_option(
+            None, shown="default: the one that figures/ shows, which says most of those tracked"
+        ),
+        click.option(
+            "--format",
+            "file_format",
+            metavar="NAME",
+            default=usual,
+            help=f"{usual} (default), {others}",
+        ),
         click.option("--out", type=Path, default=Path(), help="folder (default: the current one)"),
     )
 
-    return lambda command: reduce(lambda described, option: option(described), reversed(options), command)
+    return lambda command: reduce(
+        lambda described, option: option(described), reversed(options), command
+    )
 
 
 @saobp.command()
@@ -103,8 +160,8 @@ def item(usual: str, others: str) -> Callable[[Callable], Callable]:
 def figure(**asked: Any) -> None:
     """Draw a single figure for reuse.
 
-    NUMBER is 1 to 9; 4-paper, 7-paper, 8-paper: the paper's own form; or glance, gains, length, retrofit, decoders,
-    hops, learning, strength, tokens, claims.
+    NUMBER is 1 to 9; 4-paper, 7-paper, 8-paper: the paper's own form; or glance, gains, length,
+    retrofit, decoders, hops, learning, strength, tokens, claims.
     """
     _single("figure", **asked)
 
@@ -120,7 +177,9 @@ def table(**asked: Any) -> None:
     _single("table", **asked)
 
 
-def _single(kind: str, number: int | str, *, out: Path, width: float | None = None, **asked: Any) -> None:
+def _single(
+    kind: str, number: int | str, *, out: Path, width: float | None = None, **asked: Any
+) -> None:
     from companion.publication import results
 
     path, studies = results.single(kind, number, width=width, folder=out, **asked)
@@ -141,7 +200,9 @@ def claim(id: str) -> None:
     known = verdicts.claims()
     if id not in known:
         near = difflib.get_close_matches(id, known, cutoff=0.0)
-        raise ValueError(f"claim: no claim {id!r}; the nearest are {', '.join(near)} (all: figures/claims.csv)")
+        raise ValueError(
+            f"claim: no claim {id!r}; the nearest are {', '.join(near)} (all: figures/claims.csv)"
+        )
     print(verdicts.one_claim(verdicts.of_claim(known[id], verdicts.tracked())))
 
 

@@ -13,7 +13,8 @@ from companion.records import IDENTITY, PRETRAINED
 from companion.records.execution import UNNAMED, declared_parameters
 from companion.setup import labels, paths
 
-PROGRESS = "application/vnd.jupyter.widget-view+json"  # what a progress bar is shown as
+# what a progress bar is shown as
+PROGRESS = "application/vnd.jupyter.widget-view+json"
 
 
 @dataclass(frozen=True)
@@ -36,66 +37,101 @@ class Executed:
 
 
 def read(notebooks: Iterable[Path]) -> list[Executed]:
-    """Read executed notebooks, by notebook, then size and algorithm in the paper's order, then seed."""
+    """Read executed notebooks, by notebook, then size and algorithm in the paper's order, then
+    seed.
+    """
 
     def place(run: Executed) -> tuple:
         size, algorithm = labels.size(str(run.values.get("model", ""))), run.values.get("algorithm")
-        ranks = [*labels.PAPER_SIZES, size].index(size), [*labels.ALGORITHMS, algorithm].index(algorithm)
+        ranks = (
+            [*labels.PAPER_SIZES, size].index(size),
+            [*labels.ALGORITHMS, algorithm].index(algorithm),
+        )
         return run.notebook, *ranks, run.values.get("seed", 0), run.name
 
     nodes = [(path.stem, nbformat.read(path, as_version=4)) for path in notebooks]
-    found = (Executed(name, node, node.metadata.get("papermill", {}).get("parameters", {})) for name, node in nodes)
+    found = (
+        Executed(name, node, node.metadata.get("papermill", {}).get("parameters", {}))
+        for name, node in nodes
+    )
     return sorted(found, key=place)
 
 
 def closest(run: Executed, notebook: str, among: Sequence[Executed]) -> Executed | None:
-    """Choose the run of a notebook that belongs to `run`: the first with the most of its model, algorithm and seed."""
+    """Choose the run of a notebook that belongs to `run`: the first with the most of its model,
+    algorithm and seed.
+    """
 
     def kinship(other: Executed) -> int:
-        agree = [name in run.values and run.values[name] == other.values.get(name) for name in PRETRAINED]
+        agree = [
+            name in run.values and run.values[name] == other.values.get(name) for name in PRETRAINED
+        ]
         return [*agree, False].index(False) + (run.name == other.name)
 
     return max((other for other in among if other.notebook == notebook), key=kinship, default=None)
 
 
 def named(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a run in the reader's order, the study by its name and without the record's place."""
+    """Return the parameters of a run in the reader's order, the study by its name and without the
+    record's place.
+    """
     names = sorted(values.keys() - UNNAMED, key=lambda name: ([*IDENTITY, name].index(name), name))
     return {"study": Path(values["study_name"]).stem} | {name: values[name] for name in names}
 
 
 def of_defaults() -> dict[Path, NotebookNode]:
-    """Return, for each notebook of the repository, what its run by its defaults under the smoke study left, cleaned.
+    """Return, for each notebook of the repository, what its run by its defaults under the smoke
+    study left, cleaned.
 
-    Raises FileNotFoundError when a notebook has not been run, and ValueError when it has been edited since.
+    Raises FileNotFoundError when a notebook has not been run, and ValueError when it has been
+    edited since.
     """
     folder = paths.build("smoke") / "notebooks"
-    runs, found = read(path for path in folder.glob("*.ipynb") if len(path.suffixes) == 1), {}  # not the failed ones
+    # not the failed ones
+    runs, found = read(path for path in folder.glob("*.ipynb") if len(path.suffixes) == 1), {}
     for path in sorted((paths.root() / "notebooks").glob("*.ipynb")):
         usual, mine = declared_parameters(path), [run for run in runs if run.notebook == path.stem]
-        alike = (run for run in mine if all(usual.get(name) == run.values[name] for name in {*run.values} - UNNAMED))
+        alike = (
+            run
+            for run in mine
+            if all(usual.get(name) == run.values[name] for name in {*run.values} - UNNAMED)
+        )
         if (run := next(alike, None)) is None:
-            raise FileNotFoundError(f"{folder}: no run of {path.name} by its defaults; run `make reproduce` first")
+            raise FileNotFoundError(
+                f"{folder}: no run of {path.name} by its defaults; run `make reproduce` first"
+            )
         found[path] = node = cleaned(run.node)
-        if [cell.source for cell in node.cells] != [cell.source for cell in nbformat.read(path, as_version=4).cells]:
+        if [cell.source for cell in node.cells] != [
+            cell.source for cell in nbformat.read(path, as_version=4).cells
+        ]:
             ran = folder / f"{run.name}.ipynb"
-            raise ValueError(f"{ran}: ran other cells than {path.name} has now; run `make reproduce` again")
+            raise ValueError(
+                f"{ran}: ran other cells than {path.name} has now; run `make reproduce` again"
+            )
     return found
 
 
 def cleaned(node: NotebookNode) -> NotebookNode:
-    """Return a copy of what a reader of an executed notebook would see, with nothing of the machine it ran on."""
+    """Return a copy of what a reader of an executed notebook would see, with nothing of the machine
+    it ran on.
+    """
     node = nbformat.from_dict(node)
-    node.metadata = {key: node.metadata[key] for key in ("kernelspec", "language_info") if key in node.metadata}
-    node.cells = [cell for cell in node.cells if "injected-parameters" not in cell.metadata.get("tags", [])]
+    node.metadata = {
+        key: node.metadata[key] for key in ("kernelspec", "language_info") if key in node.metadata
+    }
+    node.cells = [
+        cell for cell in node.cells if "injected-parameters" not in cell.metadata.get("tags", [])
+    ]
     codes = [cell for cell in node.cells if cell.cell_type == "code"]
     for cell in node.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = {"tags": tags} if tags else {}
-    joined = CoalesceStreamsPreprocessor()  # of what was printed in pieces: where a kernel cuts it is chance
+    # of what was printed in pieces: where a kernel cuts it is chance
+    joined = CoalesceStreamsPreprocessor()
     for count, cell in enumerate(codes, start=1):
         cell.execution_count = count
-        read = [output for output in cell.outputs if output.get("name") != "stderr"]  # no message for the log
+        # no message for the log
+        read = [output for output in cell.outputs if output.get("name") != "stderr"]
         cell.outputs = [output for output in read if PROGRESS not in output.get("data", {})]
         joined.preprocess_cell(cell, {}, count)
         for output in cell.outputs:

@@ -1,6 +1,8 @@
-"""A study fitted to a machine and a time budget, for rows of the paper's tables: `build/<study>/<study>.yaml`.
+"""A study fitted to a machine and a time budget, for rows of the paper's tables:
+`build/<study>/<study>.yaml`.
 
-Half of a row's time is for pretraining, the rest for tasks and attention. All rows of a budget have the same steps.
+Half of a row's time is for pretraining, the rest for tasks and attention. All rows of a budget have
+the same steps.
 """
 
 import contextlib
@@ -25,34 +27,50 @@ from companion.training import checkpoints, finetuning, precision, pretraining
 from saobp.measure.graph import graph_measures
 from saobp.measure.gtd_and_entropy import measure
 
-SHARE = 0.5  # of a row's time, for pretraining
-LOAD = 1.3  # a step with its optimizer, data and checkpoints, over forward and backward alone
-START = 40.0  # seconds of a notebook that are not the study's training or measuring
-TIMED = 8  # sequences that are timed where a whole batch takes long
-LONG = 1.0  # seconds from which on a step is not timed whole
-CHECKS = 0.15  # of the steps' time, at most, for held-out checks
-APART = dict.fromkeys(("decoder", "cost", "beyond", "multihop"))  # sections that are no part of a row
-WIDE = {"choice": 4, "span": 2}  # sequences of an item: options, windows
+# of a row's time, for pretraining
+SHARE = 0.5
+# a step with its optimizer, data and checkpoints, over forward and backward alone
+LOAD = 1.3
+# seconds of a notebook that are not the study's training or measuring
+START = 40.0
+# sequences that are timed where a whole batch takes long
+TIMED = 8
+# seconds from which on a step is not timed whole
+LONG = 1.0
+# of the steps' time, at most, for held-out checks
+CHECKS = 0.15
+# sections that are no part of a row
+APART = dict.fromkeys(("decoder", "cost", "beyond", "multihop"))
+# sequences of an item: options, windows
+WIDE = {"choice": 4, "span": 2}
 
 
 def own_copy(
     study: Study, minutes: int | None, tokens: Path | None, models: Iterable[str], cores: int
 ) -> tuple[Path, Study]:
-    """Return the file and the study's copy for a budget and a token file, with a schedule for each model.
+    """Return the file and the study's copy for a budget and a token file, with a schedule for each
+    model.
 
-    What this takes is part of the first row's minutes. Raises StudyError or DataError, one line, before anything is
-    trained.
+    What this takes is part of the first row's minutes. Raises StudyError or DataError, one line,
+    before anything is trained.
     """
     began = time.perf_counter()
     path, source = paths.build(study.name) / f"{study.name}.yaml", sources.resolve(study.data)
-    wanted = {"minutes": minutes or study.minutes, "tokens": str(tokens.resolve()) if tokens else study.tokens}
+    wanted = {
+        "minutes": minutes or study.minutes,
+        "tokens": str(tokens.resolve()) if tokens else study.tokens,
+    }
     made_of = checkpoints.marked(study.name, study.changed(**wanted, **APART).model_dump())
-    mark = path.with_suffix(".made_of")  # beside the copy: what it was fitted from
+    # beside the copy: what it was fitted from
+    mark = path.with_suffix(".made_of")
     if path.is_file():
         new, old = load_study(path), mark.read_text(encoding="utf-8") if mark.is_file() else ""
-        if old != made_of and new != study.changed(**wanted):  # which may be the copy itself
+        # which may be the copy itself
+        if old != made_of and new != study.changed(**wanted):
             given = f"{new.minutes} minutes, the token file {new.tokens} and {study.name} as it was then"
-            raise StudyError(f"{path}: was made for {given}: give the same, or remove it to start anew")
+            raise StudyError(
+                f"{path}: was made for {given}: give the same, or remove it to start anew"
+            )
         made_of, first, unpacking = old, False, 0.0
     else:
         about = corpora.read_file(Path(wanted["tokens"]))[-1] if wanted["tokens"] else {}
@@ -64,16 +82,24 @@ def own_copy(
             new = fitted(new, model, source, cores, began, unpacking, first=first)
     paths.write_text(mark, made_of)
     paths.write_text(
-        path, "# Fitted by `saobp reproduce --rows`: remove it to fit anew.\n" + json.dumps(new.model_dump(), indent=2)
+        path,
+        "# Fitted by `saobp reproduce --rows`: remove it to fit anew.\n"
+        + json.dumps(new.model_dump(), indent=2),
     )
     return path, new
 
 
 def at_hand(study: Study, source: sources.Source) -> Study:
-    """Return what a study's rows need: one head per task, the tasks at hand, by substitute splits if it must be."""
+    """Return what a study's rows need: one head per task, the tasks at hand, by substitute splits
+    if it must be.
+    """
     other, tuned, left_out = load_study(STAND_INS).finetune, study.finetune, []
     for task in dict.fromkeys([*sum(tuned.groups.values(), []), *study.attention.tasks]):
-        theirs = {key: {task: own[task]} for key in ("splits", "length_of") if task in (own := getattr(other, key))}
+        theirs = {
+            key: {task: own[task]}
+            for key in ("splits", "length_of")
+            if task in (own := getattr(other, key))
+        }
         stood_in = tuned.changed(**{key: getattr(tuned, key) | own for key, own in theirs.items()})
         for way in (tuned, stood_in):
             with contextlib.suppress(sources.DataError):
@@ -83,17 +109,33 @@ def at_hand(study: Study, source: sources.Source) -> Study:
         else:
             left_out.append(task)
     if left_out:
-        print(f"==> left out, for {source.name} has no splits of them: {', '.join(left_out)}", flush=True)
-    groups = {name: [task for task in group if task not in left_out] for name, group in tuned.groups.items()}
-    tuned = tuned.changed(groups={name: group for name, group in groups.items() if group}, seeds=tuned.seeds[:1])
+        print(
+            f"==> left out, for {source.name} has no splits of them: {', '.join(left_out)}",
+            flush=True,
+        )
+    groups = {
+        name: [task for task in group if task not in left_out]
+        for name, group in tuned.groups.items()
+    }
+    tuned = tuned.changed(
+        groups={name: group for name, group in groups.items() if group}, seeds=tuned.seeds[:1]
+    )
     tasks = [task for task in study.attention.tasks if task not in left_out]
     return study.changed(finetune=tuned, attention=study.attention.changed(tasks=tasks), **APART)
 
 
 def fitted(
-    study: Study, model: str, source: sources.Source, cores: int, began: float, unpacking: float, *, first: bool
+    study: Study,
+    model: str,
+    source: sources.Source,
+    cores: int,
+    began: float,
+    unpacking: float,
+    *,
+    first: bool,
 ) -> Study:
-    """Return a study whose schedule for a model fits its minutes, since it `began`; of the `first` what follows, too.
+    """Return a study whose schedule for a model fits its minutes, since it `began`; of the `first`
+    what follows, too.
 
     Of that time `unpacking` the token file took so many seconds, which an error tells.
 
@@ -106,31 +148,50 @@ def fitted(
     batch = masking([text[index] for index in range(min(recipe.batch, len(text)))])
     name, seconds = step_time(network, batch, recipe.precision)
     gone = time.perf_counter() - began
-    schedule, sequences = within(recipe, seconds, study.minutes, model, START + SHARE * gone, unpacking)
+    schedule, sequences = within(
+        recipe, seconds, study.minutes, model, START + SHARE * gone, unpacking
+    )
     study = study.changed(schedules={**study.schedules, model: schedule})
     if not first:
         return study
     pretrain = study.pretrain.changed(precision=name, evaluation_sequences=sequences)
     few = {key: values[: study.finetune.batch] for key, values in batch.items()}
-    item = step_time(network, few, name)[1] / study.finetune.batch * study.finetune.length / recipe.length
+    item = (
+        step_time(network, few, name)[1]
+        / study.finetune.batch
+        * study.finetune.length
+        / recipe.length
+    )
     count = len(study.finetune.groups) + len(study.attention.tasks)
     left = (60 * study.minutes - gone) * (1 - SHARE) * min(1, cores / count) - START
     limit = most_items(study, source, item, left)
-    samples = min(study.attention.samples, max(TIMED, int(left / sample_time(model, study.attention.length))))
+    samples = min(
+        study.attention.samples, max(TIMED, int(left / sample_time(model, study.attention.length)))
+    )
     tuned = study.finetune.changed(precision=name, limit_train=limit, limit_evaluation=limit)
-    return study.changed(pretrain=pretrain, finetune=tuned, attention=study.attention.changed(samples=samples))
+    return study.changed(
+        pretrain=pretrain, finetune=tuned, attention=study.attention.changed(samples=samples)
+    )
 
 
 def within(
-    recipe: Pretraining, seconds: float, minutes: int, model: str, start: float = START, unpacking: float = 0.0
+    recipe: Pretraining,
+    seconds: float,
+    minutes: int,
+    model: str,
+    start: float = START,
+    unpacking: float = 0.0,
 ) -> tuple[Schedule, int]:
-    """Return the schedule whose steps of so many seconds fit after the `start`, and a held-out check's sequences.
+    """Return the schedule whose steps of so many seconds fit after the `start`, and a held-out
+    check's sequences.
 
-    The warm-up keeps its share of the steps. A check costs a third of a step per sequence. Raises StudyError where no
-    step fits, with the seconds of the start that went into unpacking the token file.
+    The warm-up keeps its share of the steps. A check costs a third of a step per sequence. Raises
+    StudyError where no step fits, with the seconds of the start that went into unpacking the token
+    file.
     """
     whole = (SHARE * 60 * minutes - start) / (LOAD * seconds)
-    checks = (recipe.evaluations + 2) / (3 * recipe.batch)  # steps' time for one sequence of each
+    # steps' time for one sequence of each
+    checks = (recipe.evaluations + 2) / (3 * recipe.batch)
     sequences = min(recipe.evaluation_sequences, max(TIMED, int(CHECKS * whole / checks)))
     steps = min(recipe.steps, int(whole - checks * sequences))
     if steps < 1:
@@ -143,9 +204,11 @@ def within(
 
 
 def step_time(network: nn.Module, batch: Mapping[str, Tensor], wanted: str) -> tuple[str, float]:
-    """Return the precision that a step is faster in, and its seconds; of a long step a few sequences are timed.
+    """Return the precision that a step is faster in, and its seconds; of a long step a few
+    sequences are timed.
 
-    A step that is not long is timed whole in each precision: a few sequences do not show what an accelerator gains.
+    A step that is not long is timed whole in each precision: a few sequences do not show what an
+    accelerator gains.
     """
     names = [wanted] if wanted != "auto" else ["fp32", "bf16"] if precision.has_bf16() else ["fp32"]
     few = {key: values[:TIMED] for key, values in batch.items()}
@@ -158,20 +221,31 @@ def step_time(network: nn.Module, batch: Mapping[str, Tensor], wanted: str) -> t
 
 
 def most_items(study: Study, source: sources.Source, item: float, seconds: float) -> int | None:
-    """Return how many items a task may have so that each group ends in time; None where all of them fit."""
+    """Return how many items a task may have so that each group ends in time; None where all of them
+    fit.
+    """
     tuned, loaded = study.finetune, {}
     for task in sum(tuned.groups.values(), []):
         found = finetuning.task_of(task, tuned, source)
-        loaded[task] = (found.spec.kind, len(found.train) + len(found.development), len(found.evaluation))
+        loaded[task] = (
+            found.spec.kind,
+            len(found.train) + len(found.development),
+            len(found.evaluation),
+        )
 
-    def steps(task: str, limit: int) -> float:  # items' training steps; an item that is only read takes half of one
+    # items' training steps; an item that is only read takes half of one
+    def steps(task: str, limit: int) -> float:
         kind, train, reported = loaded[task]
         reads = 1 + (tuned.curve if task in FOLLOWED else 0)
         trained = tuned.epochs_of.get(task, tuned.epochs) * min(train, limit)
         return WIDE.get(kind, 1) * (trained + reads * min(reported, limit) / 2)
 
     def spent(limit: int) -> float:
-        return LOAD * item * max(sum(steps(task, limit) for task in group) for group in tuned.groups.values())
+        return (
+            LOAD
+            * item
+            * max(sum(steps(task, limit) for task in group) for group in tuned.groups.values())
+        )
 
     largest = max(max(sizes) for _, *sizes in loaded.values())
     place = bisect_right(range(largest), seconds, key=spent) - 1
@@ -179,9 +253,14 @@ def most_items(study: Study, source: sources.Source, item: float, seconds: float
 
 
 def sample_time(model: str, length: int) -> float:
-    """Return the seconds that the measures of one sample's attention take, before and after the refinement."""
+    """Return the seconds that the measures of one sample's attention take, before and after the
+    refinement.
+    """
     size = SIZES[model]
-    maps, clock = torch.rand(size.layers, size.heads, length, length).softmax(-1), time.perf_counter()
+    maps, clock = (
+        torch.rand(size.layers, size.heads, length, length).softmax(-1),
+        time.perf_counter(),
+    )
     for _ in range(2):
         measure(maps), graph_measures(maps[..., :40, :40])
     return LOAD * (time.perf_counter() - clock)

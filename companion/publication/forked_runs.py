@@ -1,8 +1,10 @@
-"""Runs and kernels forked from one process that has done their imports: the runs of a study wait for them once.
+"""Runs and kernels forked from one process that has done their imports: the runs of a study wait
+for them once.
 
-`serving` starts that process and returns the environment in which runs and Jupyter find it. A small command, `run …`,
-`report …` or `kernel …`, asks the process to fork; the fork ends with the command. Without the process, on a cluster or
-by hand, the command does the same by itself. `python -m … with COMMAND` serves while a command runs.
+`serving` starts that process and returns the environment in which runs and Jupyter find it. A small
+command, `run …`, `report …` or `kernel …`, asks the process to fork; the fork ends with the
+command. Without the process, on a cluster or by hand, the command does the same by itself. `python
+-m … with COMMAND` serves while a command runs.
 """
 
 import contextlib
@@ -22,22 +24,32 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-ADDRESS = "SAOBP_FORKS"  # the variable that says where the process listens
+# the variable that says where the process listens
+ADDRESS = "SAOBP_FORKS"
 CLI = "companion.publication.cli"
-ALSO = (  # what runs and notebooks import at its first use
-    "ipykernel.kernelapp", "ipykernel.ipkernel", "matplotlib.pyplot", "transformers.models.bert.modeling_bert",
+# what runs and notebooks import at its first use
+ALSO = (
+    "ipykernel.kernelapp",
+    "ipykernel.ipkernel",
+    "matplotlib.pyplot",
+    "transformers.models.bert.modeling_bert",
     "transformers.models.llama.modeling_llama",
-)  # fmt: skip
-DRIVERS = ("nvidiactl", "kfd")  # devices of accelerators, whose drivers do not outlive a fork
-SETTINGS = {  # read once, at the imports: no thread may run at a fork
+)
+# devices of accelerators, whose drivers do not outlive a fork
+DRIVERS = ("nvidiactl", "kfd")
+# read once, at the imports: no thread may run at a fork
+SETTINGS = {
     "OMP_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
-    "MPLBACKEND": "module://matplotlib_inline.backend_inline",  # as a kernel has it
+    # as a kernel has it
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
 }
 
 
 def ask(words: list[str]) -> int:
-    """Have a process forked that does what the words say, and return its exit code; without a server, become it."""
+    """Have a process forked that does what the words say, and return its exit code; without a
+    server, become it.
+    """
     parent, connection = os.getppid(), socket.socket(socket.AF_UNIX)
     try:
         connection.connect(os.environ[ADDRESS])
@@ -54,9 +66,12 @@ def ask(words: list[str]) -> int:
 
 
 class Forks(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
-    """Forks for each who asks, until the end of standard input: until nobody is left who could ask."""
+    """Forks for each who asks, until the end of standard input: until nobody is left who could
+    ask.
+    """
 
-    max_children = 1000  # beyond which it would wait
+    # beyond which it would wait
+    max_children = 1000
 
     def service_actions(self) -> None:
         """Collect what has ended, and end."""
@@ -65,14 +80,18 @@ class Forks(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
             sys.exit()
 
     def finish_request(self, asker: socket.socket, _: str) -> None:
-        """Do, in a fork, what its asker wants, with its streams, folder and environment, and tell it the exit code."""
+        """Do, in a fork, what its asker wants, with its streams, folder and environment, and tell
+        it the exit code.
+        """
         self.socket.close()
         streams = socket.recv_fds(asker, 1, 3)[1]
-        if not streams:  # of one that was gone before it had said what it wants
+        # of one that was gone before it had said what it wants
+        if not streams:
             return
         words, folder, environment = json.loads(asker.makefile("rb").readline())
         fcntl.fcntl(asker, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(asker, fcntl.F_SETFL, os.O_ASYNC)  # its end is a SIGIO, which ends this process
+        # its end is a SIGIO, which ends this process
+        fcntl.fcntl(asker, fcntl.F_SETFL, os.O_ASYNC)
         if select.select([asker], [], [], 0)[0]:
             return
         for place, stream in enumerate(streams):
@@ -95,16 +114,21 @@ class Forks(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
 
 def serve(listener: int) -> None:
     """Import what runs and kernels need, and fork for whoever asks at a socket of this number."""
-    sys.modules["tqdm.autonotebook"] = import_module("tqdm.notebook")  # bars as in a kernel, not as in a terminal
+    # bars as in a kernel, not as in a terminal
+    sys.modules["tqdm.autonotebook"] = import_module("tqdm.notebook")
     for package in ("saobp", "companion"):
         for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
-            with contextlib.suppress(ModuleNotFoundError):  # of the kernels, where there is no Triton
+            # of the kernels, where there is no Triton
+            with contextlib.suppress(ModuleNotFoundError):
                 import_module(module.name)
     for name in ALSO:
         import_module(name)
-    import_module("companion.records").commit()  # that of the code in memory
-    import_module("pandas").set_option("display.max_columns", 20)  # as in a kernel too
-    gc.collect(), gc.freeze()  # what is not looked at stays shared
+    # that of the code in memory
+    import_module("companion.records").commit()
+    # as in a kernel too
+    import_module("pandas").set_option("display.max_columns", 20)
+    # what is not looked at stays shared
+    gc.collect(), gc.freeze()
     server = Forks("", None, bind_and_activate=False)
     server.socket = socket.socket(fileno=listener)
     server.serve_forever()
@@ -115,39 +139,62 @@ def _become(words: list[str]) -> int:
     import numpy as np
     import torch
 
-    np.random.seed(), torch.seed()  # as they come, not as every other fork has them
-    threads = os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1  # torch read the variable before the fork
+    # as they come, not as every other fork has them
+    np.random.seed(), torch.seed()
+    # torch read the variable before the fork
+    threads = os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1
     torch.set_num_threads(int(threads))
     if words[0] != "kernel":
         return import_module(CLI).main(words)
-    sys.argv = ["ipykernel_launcher", *words[1:], f"--IPKernelApp.parent_handle={os.getppid()}"]  # ends with it
+    # ends with it
+    sys.argv = ["ipykernel_launcher", *words[1:], f"--IPKernelApp.parent_handle={os.getppid()}"]
     return import_module("ipykernel.kernelapp").IPKernelApp.launch_instance(sys.argv[1:]) or 0
 
 
 @contextlib.contextmanager
 def serving() -> Iterator[tuple[dict[str, str], list[int]]]:
-    """Serve while the block runs, and while a process lives that holds the file whose number is yielded.
+    """Serve while the block runs, and while a process lives that holds the file whose number is
+    yielded.
 
-    Yields variables for the environment of those who may ask; none of either if that environment has them already,
-    and where forking is not safe.
+    Yields variables for the environment of those who may ask; none of either if that environment
+    has them already, and where forking is not safe.
     """
-    if ADDRESS in os.environ or sys.platform != "linux" or any(Path("/dev", name).exists() for name in DRIVERS):
+    if (
+        ADDRESS in os.environ
+        or sys.platform != "linux"
+        or any(Path("/dev", name).exists() for name in DRIVERS)
+    ):
         yield {}, []
         return
-    with tempfile.TemporaryDirectory(prefix="saobp-") as folder, socket.socket(socket.AF_UNIX) as listener:
+    with (
+        tempfile.TemporaryDirectory(prefix="saobp-") as folder,
+        socket.socket(socket.AF_UNIX) as listener,
+    ):
         address, kernel = Path(folder, "socket"), Path(folder, "kernels", "python3", "kernel.json")
         listener.bind(str(address))
         listener.listen(64)
         kernel.parent.mkdir(parents=True)
         argv = [sys.executable, "-S", __file__, "kernel", "-f", "{connection_file}"]
-        spec = {"argv": argv, "display_name": "Python 3", "language": "python", "interrupt_mode": "message"}
+        spec = {
+            "argv": argv,
+            "display_name": "Python 3",
+            "language": "python",
+            "interrupt_mode": "message",
+        }
         kernel.write_text(json.dumps(spec))
         places = os.pathsep.join(filter(None, [folder, os.environ.get("JUPYTER_PATH")]))
-        command = [sys.executable, "-m", "companion.publication.forked_runs", "serve", str(listener.fileno())]
+        command = [
+            sys.executable,
+            "-m",
+            "companion.publication.forked_runs",
+            "serve",
+            str(listener.fileno()),
+        ]
         # in a group of its own: a Ctrl-C of the terminal is for the runs
         how = {"stdin": subprocess.PIPE, "pass_fds": [listener.fileno()], "process_group": 0}
         with subprocess.Popen(command, env=os.environ | SETTINGS, **how) as server:
-            listener.close()  # whoever asks a process that died is told so
+            # whoever asks a process that died is told so
+            listener.close()
             try:
                 yield {ADDRESS: str(address), "JUPYTER_PATH": places}, [server.stdin.fileno()]
             finally:
@@ -159,8 +206,12 @@ if __name__ == "__main__":
         sys.exit(serve(int(sys.argv[2])))
     if sys.argv[1] != "with":
         sys.exit(ask(sys.argv[1:]))
-    with serving() as (served, _), subprocess.Popen(sys.argv[2:], env=os.environ | served) as command:
-        with contextlib.suppress(KeyboardInterrupt):  # the command has it too, and ends in its own way
+    with (
+        serving() as (served, _),
+        subprocess.Popen(sys.argv[2:], env=os.environ | served) as command,
+    ):
+        # the command has it too, and ends in its own way
+        with contextlib.suppress(KeyboardInterrupt):
             command.wait()
         command.wait()
     sys.exit(command.returncode)

@@ -1,4 +1,6 @@
-"""Markdown as HTML whose formulas are MathML: TeX as browsers draw it by themselves, without a script."""
+"""Markdown as HTML whose formulas are MathML: TeX as browsers draw it by themselves, without a
+script.
+"""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -18,13 +20,19 @@ NUMBER = re.compile(r"\\tag\*?\{([^}]*)\}")
 ROWS = ("math", "mrow", "mstyle", "mtd")
 SCRIPTED = ("msub", "msup", "msubsup", "munder", "mover", "munderover")
 LIMITS = {"msub": "munder", "msubsup": "munderover"}
-WIDTHS = {"negativethinmathspace": "-0.1667em", "thinmathspace": "0.1667em", "mediummathspace": "0.2222em"}
+WIDTHS = {
+    "negativethinmathspace": "-0.1667em",
+    "thinmathspace": "0.1667em",
+    "mediummathspace": "0.2222em",
+}
 CLOSES = (")", "]", "|", "\u2016")
 PUNCTUATED = re.compile(r'(<math display="inline">(?:(?!</math>).)*</math>)([,.;:!?)]+)', re.DOTALL)
 
 
 def markdown(source: str) -> str:
-    """Return Markdown as HTML; a comma after a formula stays on its line, a wide table scrolls by itself."""
+    """Return Markdown as HTML; a comma after a formula stays on its line, a wide table scrolls by
+    itself.
+    """
     text = MarkdownWithMath(renderer=Formulas(escape=False)).render(source)
     return PUNCTUATED.sub(r'<span class="together">\1\2</span>', text)
 
@@ -38,14 +46,25 @@ class Formulas(IPythonRenderer):
 
     def block_math(self, body: str) -> str:
         """Set a formula of its own, its number (`\\tag`) at the right."""
-        numbers = "".join(f'<span class="number">({number})</span>' for number in NUMBER.findall(body))
+        numbers = "".join(
+            f'<span class="number">({number})</span>' for number in NUMBER.findall(body)
+        )
         return f'<span class="formula">{mathml(NUMBER.sub("", body), "block")}{numbers}</span>'
 
     def table(self, text: str) -> str:
-        """Put a table into its box: of "numbers", or of "words" in many columns, whose cells then know their heads."""
-        text = text.replace(' style="text-align:left"', "")  # the usual; the style sheet asks for what is set otherwise
+        """Put a table into its box: of "numbers", or of "words" in many columns, whose cells then
+        know their heads.
+        """
+        # the usual; the style sheet asks for what is set otherwise
+        text = text.replace(' style="text-align:left"', "")
         heads = [escape(unescape(TAG.sub("", head))) for head in HEAD.findall(text)]
-        kind = ' class="numbers"' if 'text-align:right"' in text else ' class="words"' if len(heads) > 3 else ""
+        kind = (
+            ' class="numbers"'
+            if 'text-align:right"' in text
+            else ' class="words"'
+            if len(heads) > 3
+            else ""
+        )
         if "words" in kind:
             named = cycle(heads)
             text = re.sub("<td>", lambda cell: f'<td data-head="{next(named)}: ">', text)
@@ -57,7 +76,9 @@ class Formulas(IPythonRenderer):
 
 
 def mathml(tex: str, display: str = "inline") -> str:
-    """Convert TeX to MathML Core: what all browsers draw, with TeX's space around a function's name."""
+    """Convert TeX to MathML Core: what all browsers draw, with TeX's space around a function's
+    name.
+    """
     tree = ElementTree.fromstring(re.sub(r' xmlns="[^"]*"', "", convert(tex, display=display)))
     for element in tree.iter():
         _to_core(element)
@@ -69,7 +90,9 @@ def mathml(tex: str, display: str = "inline") -> str:
 
 
 def _to_core(element: Element) -> None:
-    """Replace what MathML Core has dropped (script variants, boxes, named widths), and a backslash without space."""
+    """Replace what MathML Core has dropped (script variants, boxes, named widths), and a backslash
+    without space.
+    """
     text = element.text or ""
     if element.get("mathvariant") == "script":
         del element.attrib["mathvariant"]
@@ -78,7 +101,8 @@ def _to_core(element: Element) -> None:
         element.tag, element.attrib = "mrow", {"class": "boxed"}
     if element.get("width") in WIDTHS:
         element.set("width", WIDTHS[element.get("width")])
-    if element.tag in LIMITS and element[0].text in ("\u2211", "\u220f"):  # in a line, browsers move them to the side
+    # in a line, browsers move them to the side
+    if element.tag in LIMITS and element[0].text in ("\u2211", "\u220f"):
         element.tag = LIMITS[element.tag]
     if text == "\u29f5":
         element.tag, element.text = "mo", "\u2216"
@@ -92,8 +116,11 @@ def _is_name(element: Element) -> bool:
 
 
 def _apart(left: Element, right: Element) -> bool:
-    """Whether TeX sets a thin space between two: beside a function's name, but for a sign and before a bracket."""
-    while left.tag in SCRIPTED:  # what carries the indices
+    """Whether TeX sets a thin space between two: beside a function's name, but for a sign and
+    before a bracket.
+    """
+    # what carries the indices
+    while left.tag in SCRIPTED:
         left = left[0]
     while right.tag in SCRIPTED:
         right = right[0]

@@ -1,4 +1,6 @@
-"""Executed notebooks as pages that need nothing from elsewhere, and lead to each other and to copies of files."""
+"""Executed notebooks as pages that need nothing from elsewhere, and lead to each other and to
+copies of files.
+"""
 
 import posixpath
 import re
@@ -27,17 +29,23 @@ from companion.setup.labels import counted
 STYLE = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
 LINK = re.compile(r'(?<=<a href=")([^"#:]+)(#[^"]*)?(?=")')
 HEADING_OR_PICTURE = re.compile(r'<h[1-6] id="([^"]+)"|<img\b[^>]*>')
-SHOWN = (".png", ".svg", ".jpg", ".txt", ".csv", ".json")  # files that a browser shows as they are
+# files that a browser shows as they are
+SHOWN = (".png", ".svg", ".jpg", ".txt", ".csv", ".json")
 
 
 class PageExporter(HTMLExporter):
-    """nbconvert's bare cells without prompts, their formulas drawn; set-up and record cells are folded."""
+    """nbconvert's bare cells without prompts, their formulas drawn; set-up and record cells are
+    folded.
+    """
 
     def __init__(self):
         bare = {"exclude_input_prompt": True, "exclude_output_prompt": True}
         cells = Path(__file__).with_name("templates") / "cells.html"
-        super().__init__(template_name="basic", raw_template=cells.read_text(encoding="utf-8"), **bare)
-        self.register_filter("clean_html", cache(clean_html))  # slow, and the runs of a notebook share their sources
+        super().__init__(
+            template_name="basic", raw_template=cells.read_text(encoding="utf-8"), **bare
+        )
+        # slow, and the runs of a notebook share their sources
+        self.register_filter("clean_html", cache(clean_html))
 
     @pass_context
     def markdown2html(self, context, source: str) -> str:
@@ -47,13 +55,22 @@ class PageExporter(HTMLExporter):
 
 @cache
 def _environment() -> Environment:
-    return Environment(loader=PackageLoader("companion.publication"), autoescape=True, trim_blocks=True)
+    return Environment(
+        loader=PackageLoader("companion.publication"), autoescape=True, trim_blocks=True
+    )
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill a template of the report, which has the colours of code too; what is not `Markup` is escaped."""
-    light, dark = (HtmlFormatter(style=style, nobackground=True) for style in ("default", "github-dark"))
-    colours = {"code_light": light.get_style_defs(".highlight"), "code_dark": dark.get_style_defs(".highlight")}
+    """Fill a template of the report, which has the colours of code too; what is not `Markup` is
+    escaped.
+    """
+    light, dark = (
+        HtmlFormatter(style=style, nobackground=True) for style in ("default", "github-dark")
+    )
+    colours = {
+        "code_light": light.get_style_defs(".highlight"),
+        "code_dark": dark.get_style_defs(".highlight"),
+    }
     return _environment().get_template(template).render(**colours, counted=counted, **values)
 
 
@@ -61,12 +78,18 @@ _exporter = cache(PageExporter)
 
 
 def shown(run: Executed) -> NotebookNode:
-    """Return the cells that a reader needs: no progress bars, no marks for tests, the run's parameters as one line."""
+    """Return the cells that a reader needs: no progress bars, no marks for tests, the run's
+    parameters as one line.
+    """
     node, cells = executed_notebooks.cleaned(run.node), []
     for cell in node.cells:
         if run.values and "parameters" in cell.metadata.get("tags", []):
-            cells.append(new_markdown_cell(render("run.md", values=executed_notebooks.named(run.values))))
-            cell.source = re.sub(rf"^({'|'.join(run.values)})\b.*\n?", "", cell.source, flags=re.MULTILINE).rstrip()
+            cells.append(
+                new_markdown_cell(render("run.md", values=executed_notebooks.named(run.values)))
+            )
+            cell.source = re.sub(
+                rf"^({'|'.join(run.values)})\b.*\n?", "", cell.source, flags=re.MULTILINE
+            ).rstrip()
         if cell.source.strip() or cell.get("outputs"):
             cells.append(cell)
     node.cells = cells
@@ -76,7 +99,8 @@ def shown(run: Executed) -> NotebookNode:
 def body(run: Executed) -> str:
     """Return the cells of a run as HTML, without the paths of the machine it ran on.
 
-    A picture is described by the heading above it, and leads to itself: it is shown as large as it was drawn.
+    A picture is described by the heading above it, and leads to itself: it is shown as large as it
+    was drawn.
     """
     html, _ = _exporter().from_notebook_node(shown(run), {"metadata": {"name": run.name}})
     heading, numbers = "the page", count(1)
@@ -87,20 +111,31 @@ def body(run: Executed) -> str:
             heading = found[1].replace("-", " ")
             return found[0]
         name = f"picture-{next(numbers)}"
-        picture = found[0].replace("No description has been provided for this image", f"Figure under: {heading}")
+        picture = found[0].replace(
+            "No description has been provided for this image", f"Figure under: {heading}"
+        )
         return f'<a class="whole" id="{name}" href="#{name}">{picture}</a>'
 
     return HEADING_OR_PICTURE.sub(described, STYLE.sub("", html)).replace(f"{paths.root()}/", "")
 
 
 def write(runs: Sequence[Executed], bodies: Iterable[str], folder: Path) -> None:
-    """Write each run as a page, `<folder>/<name>.html`, with copies of the files of the repository that it links to."""
+    """Write each run as a page, `<folder>/<name>.html`, with copies of the files of the repository
+    that it links to.
+    """
     order = list(dict.fromkeys(run.notebook for run in runs))
     with paths.new_folder(folder) as temporary:
         for run, html in zip(runs, bodies):
             here = order.index(run.notebook)
-            near = {"previous": order[max(here - 1, 0) : here], "following": order[here + 1 : here + 2]}
-            steps = {name: executed_notebooks.closest(run, stems[0], runs) for name, stems in near.items() if stems}
+            near = {
+                "previous": order[max(here - 1, 0) : here],
+                "following": order[here + 1 : here + 2],
+            }
+            steps = {
+                name: executed_notebooks.closest(run, stems[0], runs)
+                for name, stems in near.items()
+                if stems
+            }
             page = render(
                 "page.html",
                 title=run.title,
@@ -112,7 +147,9 @@ def write(runs: Sequence[Executed], bodies: Iterable[str], folder: Path) -> None
 
 
 def lead(link: re.Match, run: Executed, runs: Sequence[Executed], folder: Path) -> str:
-    """Return where a link of a notebook leads: the page of a run, the contents, a copy of a file, or where it did."""
+    """Return where a link of a notebook leads: the page of a run, the contents, a copy of a file,
+    or where it did.
+    """
     path = posixpath.normpath(posixpath.join("notebooks", unquote(unescape(link[1]))))
     file = paths.root() / path
     if path.startswith("..") or not file.exists():

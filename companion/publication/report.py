@@ -1,4 +1,6 @@
-"""The page to open: what was run, the result, the explorer, the notebooks; tables, figures, claims and runs below."""
+"""The page to open: what was run, the result, the explorer, the notebooks; tables, figures, claims
+and runs below.
+"""
 
 import base64
 import json
@@ -24,20 +26,26 @@ from companion.texts import fill
 from saobp.measure.prose import prose
 from saobp.models import public
 
-AT_ONCE = 4  # runs that a process takes at a time, of the same notebook most often
+# runs that a process takes at a time, of the same notebook most often
+AT_ONCE = 4
 TITLES = {"model": labels.model_title, "algorithm": labels.algorithm_title}
 
 
 def write(folder: Path) -> Path:
-    """Write `<folder>/index.html`, the pages that it leads to, and a copy of the tracked results; returns the index.
+    """Write `<folder>/index.html`, the pages that it leads to, and a copy of the tracked results;
+    returns the index.
 
     Raises FileNotFoundError if the folder holds no records.
     """
     if not (found := records.load(folder / "records")):
-        raise FileNotFoundError(f"{folder}/records: no records there; run `make reproduce STUDY={folder.name}` first")
-    runs = executed_notebooks.read((folder / "notebooks").glob("[!.]*.ipynb"))  # not what a run has begun
+        raise FileNotFoundError(
+            f"{folder}/records: no records there; run `make reproduce STUDY={folder.name}` first"
+        )
+    # not what a run has begun
+    runs = executed_notebooks.read((folder / "notebooks").glob("[!.]*.ipynb"))
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("forkserver")) as processes:
-        bodies = processes.map(pages.body, runs, chunksize=AT_ONCE)  # made from now on, one per processor
+        # made from now on, one per processor
+        bodies = processes.map(pages.body, runs, chunksize=AT_ONCE)
         explorer = _explorer()
         pages.write(runs, bodies, folder / "pages")
     with paths.new_folder(folder / "tracked") as tracked:
@@ -58,13 +66,16 @@ def write(folder: Path) -> Path:
         },
         outdated=outdated(folder),
         explorer=explorer,
-        layers=labels.spelled(SIZES["minilm"].layers),  # of the model that the explorer shows
+        # of the model that the explorer shows
+        layers=labels.spelled(SIZES["minilm"].layers),
         notebooks=_notebooks(runs, {record["name"]: record for record in found}),
         tables=_tables(tracked if exercise else made, "table*.md"),
         figures=_figures(tracked if exercise else made),
         claims=_tables(tracked, "claims.md"),
         of_all=_figures(tracked),
-        departures=[*apart.groupby((apart["of"] + ", ").where(apart["of"] != "", "") + apart["matter"])],
+        departures=[
+            *apart.groupby((apart["of"] + ", ").where(apart["of"] != "", "") + apart["matter"])
+        ],
         runs=found,
     )
     return paths.write_text(folder / "index.html", text.replace(f"{paths.root()}/", ""))
@@ -75,7 +86,10 @@ def outdated(folder: Path) -> list[str]:
     manifest = folder / "figures" / "manifest.json"
     if not manifest.exists():
         return []
-    made_from, now = json.loads(manifest.read_text(encoding="utf-8"))["records"], records.hashes(folder / "records")
+    made_from, now = (
+        json.loads(manifest.read_text(encoding="utf-8"))["records"],
+        records.hashes(folder / "records"),
+    )
     return sorted({name for name, _ in made_from.items() ^ now.items()} - set(SUMMARIES))
 
 
@@ -90,50 +104,81 @@ def _explorer() -> Markup:
         model, tokenizer = public.load("minilm")
     except public.PublicModelError:
         return Markup()
-    return Markup(explorer.fragment(explorer.collect(model, tokenizer, prose(), strength=strength_of("minilm"))))
+    return Markup(
+        explorer.fragment(
+            explorer.collect(model, tokenizer, prose(), strength=strength_of("minilm"))
+        )
+    )
 
 
 def _notebooks(runs: Sequence[Executed], found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return every notebook of the repository: its question, its first picture, its runs in the paper's order."""
+    """Return every notebook of the repository: its question, its first picture, its runs in the
+    paper's order.
+    """
     listed = []
     for name, about in fill.notebooks().items():
         own = nbformat.read(paths.root() / "notebooks" / f"{name}.ipynb", as_version=4)
         mine = [run for run in runs if run.notebook == name]
         cells = [cell for node in (*(run.node for run in mine), own) for cell in node.cells]
-        drawn = [output.get("data", {}).get("image/png") for cell in cells for output in cell.get("outputs", [])]
-        picture = next((f"data:image/png;base64,{''.join(one.split())}" for one in drawn if one), "")
+        drawn = [
+            output.get("data", {}).get("image/png")
+            for cell in cells
+            for output in cell.get("outputs", [])
+        ]
+        picture = next(
+            (f"data:image/png;base64,{''.join(one.split())}" for one in drawn if one), ""
+        )
         shown = [_run(run, found.get(run.name)) for run in mine]
-        listed.append({"name": name, "question": about["question"], "picture": picture, "runs": shown})
+        listed.append(
+            {"name": name, "question": about["question"], "picture": picture, "runs": shown}
+        )
     return listed
 
 
 def _run(run: Executed, record: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a run's name and record, its model's and algorithm's titles, and the other parameters."""
-    rest = {key: value for key, value in executed_notebooks.named(run.values).items() if key != "study"}
-    if record and "model" in rest:  # a decoder's record says that it is one
+    """Return a run's name and record, its model's and algorithm's titles, and the other
+    parameters.
+    """
+    rest = {
+        key: value for key, value in executed_notebooks.named(run.values).items() if key != "study"
+    }
+    # a decoder's record says that it is one
+    if record and "model" in rest:
         rest["model"] = record["parameters"]["model"]
     titles = [title(rest.pop(key)) for key, title in TITLES.items() if key in rest]
     return {"name": run.name, "record": record, "titles": titles, "rest": rest}
 
 
 def _tables(folder: Path, names: str) -> list[dict[str, Any]]:
-    """Return tables that were written, caption and notes with them, as HTML, and the files for reuse."""
+    """Return tables that were written, caption and notes with them, as HTML, and the files for
+    reuse.
+    """
     found = sorted(folder.glob(names))
     texts = [Markup(formulas.markdown(path.read_text(encoding="utf-8"))) for path in found]
-    return [{"name": path.stem, "files": _files(path), "text": text} for path, text in zip(found, texts)]
+    return [
+        {"name": path.stem, "files": _files(path), "text": text} for path, text in zip(found, texts)
+    ]
 
 
 def _files(path: Path) -> list[str]:
-    """Return the forms of a table or figure, one as wide as a column among them, as places below the build folder."""
+    """Return the forms of a table or figure, one as wide as a column among them, as places below
+    the build folder.
+    """
     found = {*path.parent.glob(f"{path.stem}.*"), *path.parent.glob(f"{path.stem}-column.*")}
     return [f"{path.parent.name}/{other.name}" for other in sorted(found)]
 
 
 def _figures(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the figures that were drawn by name, the paper's first: picture, caption of the manifest, files."""
+    """Return the figures that were drawn by name, the paper's first: picture, caption of the
+    manifest, files.
+    """
     manifest, found = folder / "manifest.json", {}
-    entries = json.loads(manifest.read_text(encoding="utf-8"))["entries"] if manifest.exists() else {}
-    for path in sorted(folder.glob("figure*.png"), key=lambda path: (path.stem.startswith("figure-"), path.stem)):
+    entries = (
+        json.loads(manifest.read_text(encoding="utf-8"))["entries"] if manifest.exists() else {}
+    )
+    for path in sorted(
+        folder.glob("figure*.png"), key=lambda path: (path.stem.startswith("figure-"), path.stem)
+    ):
         entry = entries.get(path.stem, {})
         found[path.stem] = {
             "name": path.stem,

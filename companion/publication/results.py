@@ -1,4 +1,6 @@
-"""From a study's records to tracked results, figures and texts; and single files for a next paper."""
+"""From a study's records to tracked results, figures and texts; and single files for a next
+paper.
+"""
 
 from math import inf
 from pathlib import Path
@@ -9,14 +11,19 @@ from companion.setup import paths
 from companion.setup.studies import EXAM, EXERCISE, FRESH_EXAM, PUBLIC_ENCODER, SAY_MOST, load_study
 from companion.statistics.trajectories import STARTED
 
-SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
-OTHERS = (EXAM, FRESH_EXAM, PUBLIC_ENCODER)  # studies with figures of their own
-PAPER_STUDY = "paper"  # at the paper's own sizes: its rows come first in every table
-SEVERAL = 3  # seeds of a pair: a study that has them goes before one that has fewer
+# their records hold nothing that the others do not
+SUMMARIES = ("10-tables", "11-figures")
+# studies with figures of their own
+OTHERS = (EXAM, FRESH_EXAM, PUBLIC_ENCODER)
+# at the paper's own sizes: its rows come first in every table
+PAPER_STUDY = "paper"
+# seeds of a pair: a study that has them goes before one that has fewer
+SEVERAL = 3
 
 
 def shown_study() -> str:
-    """Return the study whose results `figures/` shows: the first that compares High with Original, of several seeds.
+    """Return the study whose results `figures/` shows: the first that compares High with Original,
+    of several seeds.
 
     Raises FileNotFoundError when nothing is tracked.
     """
@@ -27,38 +34,62 @@ def shown_study() -> str:
 
     pairs = {name: len(seeds(name, "original") & seeds(name, "high")) for name in SAY_MOST}
     if not any(pairs.values()):
-        raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a study first")
+        raise FileNotFoundError(
+            f"{paths.results('laptop').parent}: no records there; publish a study first"
+        )
     return max(SAY_MOST, key=lambda name: (pairs[name] >= SEVERAL, pairs[name] > 0))
 
 
 def publish(study_name: str) -> None:
-    """Copy a finished study's records to `data/results/<study>/` in place of those there; rebuild `figures/`."""
+    """Copy a finished study's records to `data/results/<study>/` in place of those there; rebuild
+    `figures/`.
+    """
     name = Path(study_name).stem
     if name == EXERCISE:
-        raise ValueError(f"--study: {name} trains for seconds, its models have learned nothing; publish another study")
+        raise ValueError(
+            f"--study: {name} trains for seconds, its models have learned nothing; publish another study"
+        )
     folder = paths.build(name) / "records"
     found = [path for path in sorted(folder.glob("*.json")) if path.stem not in SUMMARIES]
     if not found:
         load_study(study_name)
-        raise FileNotFoundError(f"{folder}: no records there; run `make reproduce STUDY={name}` first")
+        raise FileNotFoundError(
+            f"{folder}: no records there; run `make reproduce STUDY={name}` first"
+        )
     runs = {path: records.read(path) for path in found}
     refuse_unlearned(name, runs)
     with paths.new_folder(tracked := paths.results(name)) as target:
         for path, record in runs.items():
             record = records.move_answers(record, target / path.name)
             paths.write_text(target / path.name, records.as_text(record))
-    print(f"{len(found)} records in {tracked}, in place of any that were there: `git status` names what is gone")
+    print(
+        f"{len(found)} records in {tracked}, in place of any that were there: `git status` names what is gone"
+    )
     rebuild()
     if name == EXAM:
-        print("notebook 12 shows these records: run `make reproduce` and `make notebooks`, or `make test` goes red")
+        print(
+            "notebook 12 shows these records: run `make reproduce` and `make notebooks`, or `make test` goes red"
+        )
 
 
 def refuse_unlearned(study: str, runs: dict[Path, dict[str, Any]]) -> None:
-    """Raise ValueError for a row within minutes that has not started to learn, and for one whose start is not there."""
-    trained = {_row(record): (path, record) for path, record in runs.items() if record["stage"] == "pretrain"}
+    """Raise ValueError for a row within minutes that has not started to learn, and for one whose
+    start is not there.
+    """
+    trained = {
+        _row(record): (path, record)
+        for path, record in runs.items()
+        if record["stage"] == "pretrain"
+    }
     for path, record in runs.items():
-        if study == PAPER_STUDY and record["stage"] in ("finetune", "attention") and _row(record) not in trained:
-            raise ValueError(f"{path}: there is no record of its pretraining beside it; run that row again")
+        if (
+            study == PAPER_STUDY
+            and record["stage"] in ("finetune", "attention")
+            and _row(record) not in trained
+        ):
+            raise ValueError(
+                f"{path}: there is no record of its pretraining beside it; run that row again"
+            )
     for path, record in trained.values():
         within = any(entry["matter"] == "minutes for a row" for entry in record["departures"])
         curve = record["metrics"].get("curve")
@@ -74,28 +105,41 @@ def _row(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def rebuild() -> None:
-    """Rebuild `figures/` and the texts from tracked records alone; the same records give the same bytes."""
+    """Rebuild `figures/` and the texts from tracked records alone; the same records give the same
+    bytes.
+    """
     from companion.texts import fill
 
     written = draw(paths.figures())
     for stale in set(paths.figures().iterdir()) - set(written):
-        if stale.is_file():  # of other records
+        # of other records
+        if stale.is_file():
             stale.unlink()
     pages = [paths.write_text(path, text) for path, text in fill.pages().items()]
     texts = ", ".join(str(path.relative_to(paths.root())) for path in pages)
-    print(f"{len(written)} files in {paths.figures()}, from {paths.results(shown_study())}; texts: {texts}")
+    print(
+        f"{len(written)} files in {paths.figures()}, from {paths.results(shown_study())}; texts: {texts}"
+    )
 
 
 def draw(folder: Path) -> list[Path]:
-    """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
+    """Draw every table and figure of the tracked records into a folder, the controlled studies'
+    from their own.
+    """
     source, own = (paths.results(study) for study in (shown_study(), PAPER_STUDY))
     decided = verdicts.decided()
     first, hashes = (records.load(own), records.hashes(own)) if source != own else ([], {})
     return figures.publish(
-        records.load(source), folder, hashes | records.hashes(source), decided=decided, first=first,
+        records.load(source),
+        folder,
+        hashes | records.hashes(source),
+        decided=decided,
+        first=first,
         others=_others(),
-        other_hashes=dict(item for study in OTHERS for item in records.hashes(paths.results(study)).items()),
-    )  # fmt: skip
+        other_hashes=dict(
+            item for study in OTHERS for item in records.hashes(paths.results(study)).items()
+        ),
+    )
 
 
 def _others() -> list[dict[str, Any]]:
@@ -104,18 +148,27 @@ def _others() -> list[dict[str, Any]]:
 
 
 def single(
-    kind: str, number: int | str, study_name: str | None, file_format: str, width: float | None, folder: Path,
+    kind: str,
+    number: int | str,
+    study_name: str | None,
+    file_format: str,
+    width: float | None,
+    folder: Path,
     every: bool = False,
-) -> tuple[Path, list[str]]:  # fmt: skip
-    """Write one figure or table into a folder; return the file and the names of the studies behind it.
+) -> tuple[Path, list[str]]:
+    """Write one figure or table into a folder; return the file and the names of the studies behind
+    it.
 
-    Without a study the records are those that `figures/` shows, and for a figure of what that has no run of, those
-    of `OTHERS`. Raises FileNotFoundError when the study has no records, ValueError for what is not there.
+    Without a study the records are those that `figures/` shows, and for a figure of what that has
+    no run of, those of `OTHERS`. Raises FileNotFoundError when the study has no records, ValueError
+    for what is not there.
     """
     formats, width = [file_format], figures.PAGE if width is None else width
     if number == "claims":
         if study_name or every:
-            raise ValueError("claims: all of them, from every tracked study; leave out --study and --all")
+            raise ValueError(
+                "claims: all of them, from every tracked study; leave out --study and --all"
+            )
         decided = verdicts.decided()
         if kind == "figure":
             made = figures.write_claims(decided, folder, formats, width)
@@ -128,16 +181,25 @@ def single(
     found = records.load(study_name or paths.results(name))
     if not found:
         load_study(study_name)
-        raise FileNotFoundError(f"study '{study_name}' has no records: run `make reproduce STUDY={study_name}` first")
-    study = name if paths.results(name).is_dir() else ""  # a planned study's records may name what they train like
+        raise FileNotFoundError(
+            f"study '{study_name}' has no records: run `make reproduce STUDY={study_name}` first"
+        )
+    # a planned study's records may name what they train like
+    study = name if paths.results(name).is_dir() else ""
     if kind == "figure":
         if number in figures.FIGURES and (study_name is None or figures.FIGURES[number].several):
             found = figures.origin(number, found, _others())
         made = figures.write(number, found, folder, formats, width=width)
         return made[0], [study] if study_name and study else _studies(found)
     if not every and not any(cell.ran for cell in tables.table(number, found).of_models.values()):
-        raise ValueError(f"Table {number}: study {name} has no run of it; --all writes the paper's numbers alone")
-    first = [] if study_name or found[0]["study"] == PAPER_STUDY else records.load(paths.results(PAPER_STUDY))
+        raise ValueError(
+            f"Table {number}: study {name} has no run of it; --all writes the paper's numbers alone"
+        )
+    first = (
+        []
+        if study_name or found[0]["study"] == PAPER_STUDY
+        else records.load(paths.results(PAPER_STUDY))
+    )
     made = tables.write(number, found, folder, formats, every=every, first=first, study=study)
     return made[0], sorted({*_studies(first), *([study] if study else _studies(found))})
 

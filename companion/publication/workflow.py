@@ -1,4 +1,6 @@
-"""Runs a whole study through Snakemake: one run at a time per folder, restarted where it was cut off."""
+"""Runs a whole study through Snakemake: one run at a time per folder, restarted where it was cut
+off.
+"""
 
 import contextlib
 import fcntl
@@ -22,13 +24,18 @@ from companion.setup import paths
 from companion.setup.recipes import SEEDS
 from companion.setup.studies import Study, StudyError, find, load_study
 
-EXTRAS = ("", "measure", "study")  # what a run needs; the tests' own tools may differ
-ROW = re.compile(r"([^/]+)/([^/]+)/(\d+)")  # model, algorithm, seed
-PLACES = ("records", "notebooks", "logs", "checkpoints", "work")  # of a build folder, made before anything runs
+# what a run needs; the tests' own tools may differ
+EXTRAS = ("", "measure", "study")
+# model, algorithm, seed
+ROW = re.compile(r"([^/]+)/([^/]+)/(\d+)")
+# of a build folder, made before anything runs
+PLACES = ("records", "notebooks", "logs", "checkpoints", "work")
 
 
 def check_packages() -> None:
-    """Raise ValueError, one line with the remedy, if a package is missing or of a release that saobp is not for."""
+    """Raise ValueError, one line with the remedy, if a package is missing or of a release that
+    saobp is not for.
+    """
     for wanted in map(Requirement, metadata.requires("saobp")):
         if wanted.marker and not any(wanted.marker.evaluate({"extra": extra}) for extra in EXTRAS):
             continue
@@ -46,14 +53,18 @@ class WorkflowFailed(click.ClickException):
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[int]:
-    """Hold a build folder for this process and its children, however they die; refuse if a living one holds it."""
+    """Hold a build folder for this process and its children, however they die; refuse if a living
+    one holds it.
+    """
     with (paths.own_folder(folder) / ".running").open("a+") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             stream.seek(0)
             who = f"process {stream.read()} or one that it started"
-            raise WorkflowFailed(f"{folder} is in use by {who}: wait for it to end, or stop it") from None
+            raise WorkflowFailed(
+                f"{folder} is in use by {who}: wait for it to end, or stop it"
+            ) from None
         stream.truncate(0)
         stream.write(str(os.getpid()))
         stream.flush()
@@ -63,23 +74,34 @@ def claimed(folder: Path) -> Iterator[int]:
 
 
 def reproduce(
-    study_name: str, cores: int, cluster: str | None, processes: int, *, rows: Sequence[str], minutes: int | None,
-    tokens: Path | None, dry_run: bool,
-) -> None:  # fmt: skip
+    study_name: str,
+    cores: int,
+    cluster: str | None,
+    processes: int,
+    *,
+    rows: Sequence[str],
+    minutes: int | None,
+    tokens: Path | None,
+    dry_run: bool,
+) -> None:
     """Run every notebook under a study and write its report; on a cluster each run is a job.
 
-    `rows` ("mini/high/42"): their records alone, without a report; within `minutes` each, on the text of a file of
-    `tokens`. Raises StudyError or DataError before anything runs, WorkflowFailed when a run fails.
+    `rows` ("mini/high/42"): their records alone, without a report; within `minutes` each, on the
+    text of a file of `tokens`. Raises StudyError or DataError before anything runs, WorkflowFailed
+    when a run fails.
     """
     path, study = find(study_name).resolve(), load_study(study_name)
     folder = paths.build(study.name)
-    copy = folder / f"{study.name}.yaml"  # that was fitted to minutes
+    # that was fitted to minutes
+    copy = folder / f"{study.name}.yaml"
     if dry_run and (minutes or tokens) and copy.is_file():
         path, study = copy, load_study(copy)
     wanted = of_rows(study, rows)
     where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
     if (minutes or tokens) and not rows:
-        raise ValueError("--minutes and --tokens are for rows of the tables; name them: --rows mini/high/42")
+        raise ValueError(
+            "--minutes and --tokens are for rows of the tables; name them: --rows mini/high/42"
+        )
     if dry_run:
         folder.mkdir(parents=True, exist_ok=True)
         if _snakemake(folder, path, wanted, "--cores", "1", "--summary"):
@@ -87,16 +109,21 @@ def reproduce(
         return
     check_packages()
     clock, source = time.perf_counter(), sources.resolve(study.data)
-    print(f"==> study {study.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True)
+    print(
+        f"==> study {study.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True
+    )
     kernels = contextlib.nullcontext(({}, [])) if cluster else forked_runs.serving()
     with claimed(folder) as hold, kernels as (served, lifeline):
         if minutes or tokens:
-            from companion.publication import fitted_studies  # with torch and all that trains
+            # with torch and all that trains
+            from companion.publication import fitted_studies
 
             models = [row.partition("/")[0] for row in rows]
             done = [folder / name for name in wanted if (folder / name).is_file()]
             if done and not (folder / f"{study.name}.yaml").is_file():
-                raise StudyError(f"{done[0]}: is the study's own: leave out --minutes and --tokens, or remove it")
+                raise StudyError(
+                    f"{done[0]}: is the study's own: leave out --minutes and --tokens, or remove it"
+                )
             path, study = fitted_studies.own_copy(study, minutes, tokens, models, cores)
             wanted = of_rows(study, rows)
         options = ["--cores", str(cores), "--rerun-incomplete", "--keep-going", *where]
@@ -109,41 +136,74 @@ def reproduce(
             f"some runs failed after {spent} (lines with 'saobp:' above say why, logs are in {folder}/logs); "
             "what was finished stays finished: mend the cause and give the same command again"
         )
-    print(f"==> done in {spent}: {f'records in {folder}/records' if rows else f'open {folder}/index.html'}")
+    print(
+        f"==> done in {spent}: {f'records in {folder}/records' if rows else f'open {folder}/index.html'}"
+    )
 
 
 def cluster_profile(name: str) -> Path:
-    """Return the folder of a cluster's settings: one of profiles/cluster/ by name, or a folder of your own."""
+    """Return the folder of a cluster's settings: one of profiles/cluster/ by name, or a folder of
+    your own.
+    """
     known = paths.root() / "profiles" / "cluster"
     for folder in (known / name, Path(name)):
         if (folder / "config.yaml").is_file():
             return folder.resolve()
     names = ", ".join(sorted(path.name for path in known.iterdir()))
-    raise WorkflowFailed(f"no cluster is called '{name}': give {names}, or a folder with a config.yaml of Snakemake")
+    raise WorkflowFailed(
+        f"no cluster is called '{name}': give {names}, or a folder with a config.yaml of Snakemake"
+    )
 
 
 def of_rows(study: Study, rows: Iterable[str]) -> list[str]:
-    """Return the records of rows that are typed as "mini/high/42", of each its pretraining first."""
+    """Return the records of rows that are typed as "mini/high/42", of each its pretraining
+    first.
+    """
     known, found = study.pairs(), []
     for text in rows:
         named = ROW.fullmatch(text)
         if not named or named.groups()[:2] not in known or int(named[3]) not in SEEDS:
             all_rows = ", ".join("/".join(pair) for pair in known)
             known_rows = f"{all_rows}, and /SEED, 0 to {SEEDS[-1]}"
-            raise StudyError(f"--rows: no row {text!r} in study {study.name}; give one of {known_rows}")
+            raise StudyError(
+                f"--rows: no row {text!r} in study {study.name}; give one of {known_rows}"
+            )
         model, algorithm, seed = named.groups()
         row, tuned = f"{model}-{algorithm}-{int(seed)}", study.finetune
         found.append(f"04-pretrain-{row}")
-        found += [f"05-finetune-{row}-{group}-{head}" for group in tuned.groups for head in tuned.seeds]
-        found += [f"06-attention-{row}-{task}" for m, a, task in study.looked_at() if (m, a) == (model, algorithm)]
+        found += [
+            f"05-finetune-{row}-{group}-{head}" for group in tuned.groups for head in tuned.seeds
+        ]
+        found += [
+            f"06-attention-{row}-{task}"
+            for m, a, task in study.looked_at()
+            if (m, a) == (model, algorithm)
+        ]
     return [f"records/{name}.json" for name in dict.fromkeys(found)]
 
 
-def _snakemake(folder: Path, study: Path, wanted: Sequence[str], *options: str, processes: int = 1, **how: Any) -> int:
+def _snakemake(
+    folder: Path, study: Path, wanted: Sequence[str], *options: str, processes: int = 1, **how: Any
+) -> int:
     command = [
-        sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
-        "--config", f"study={quote(str(study))}", f"processes={processes}", f"wanted={len(wanted)}",
-        "--nolock",  # the folder is claimed; a lock in it is that of a run that was killed
-        "--quiet", "rules", "host", *options, "--", *wanted,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--snakefile",
+        str(paths.root() / "Snakefile"),
+        "--directory",
+        str(folder),
+        "--config",
+        f"study={quote(str(study))}",
+        f"processes={processes}",
+        f"wanted={len(wanted)}",
+        # the folder is claimed; a lock in it is that of a run that was killed
+        "--nolock",
+        "--quiet",
+        "rules",
+        "host",
+        *options,
+        "--",
+        *wanted,
+    ]
     return subprocess.run(command, check=False, **how).returncode

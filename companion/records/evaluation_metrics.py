@@ -1,4 +1,5 @@
-"""What is measured on a model, for a run record: scores of tasks, attention, similarity of texts, time.
+"""What is measured on a model, for a run record: scores of tasks, attention, similarity of texts,
+time.
 
 Scores are in percent, intervals of 95 %. `training_metrics` has what training leaves.
 """
@@ -8,7 +9,16 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import AfterValidator, ConfigDict, with_config
 from typing_extensions import TypedDict
 
-from companion.records.training_metrics import Choice, Failure, Finished, Flow, Interval, Number, dumped, exact
+from companion.records.training_metrics import (
+    Choice,
+    Failure,
+    Finished,
+    Flow,
+    Interval,
+    Number,
+    dumped,
+    exact,
+)
 from companion.setup.labels import ATTENTION_MEASURES, GRAPH_MEASURES
 from companion.setup.recipes import Finetuning
 
@@ -84,7 +94,8 @@ class Result(Scores, total=False):
     precision: NamedChoice
 
 
-SCORED = {"headline", "scores", "outcomes", "interval", "metric", "items"}  # what every result has
+# what every result has
+SCORED = {"headline", "scores", "outcomes", "interval", "metric", "items"}
 
 
 def _known(task: Result) -> Result:
@@ -97,7 +108,8 @@ def _known(task: Result) -> Result:
     return task
 
 
-CheckedResult = Annotated[Result, AfterValidator(_known)]  # whole, or failed
+# whole, or failed
+CheckedResult = Annotated[Result, AfterValidator(_known)]
 
 
 @exact
@@ -131,7 +143,9 @@ class DecoderMetrics(Finished):
 
 
 class Mean(TypedDict):
-    """A measure's mean over texts, layers and heads, its interval over texts, and how many there are."""
+    """A measure's mean over texts, layers and heads, its interval over texts, and how many there
+    are.
+    """
 
     mean: Number
     low: Number
@@ -143,7 +157,8 @@ class Mean(TypedDict):
 # those of the refined matrix
 Means = TypedDict("Means", dict.fromkeys((*ATTENTION_MEASURES, *GRAPH_MEASURES), Mean))
 
-Matrices = TypedDict("Matrices", dict.fromkeys(("raw", "refined"), Matrix))  # before the step and after it
+# before the step and after it
+Matrices = TypedDict("Matrices", dict.fromkeys(("raw", "refined"), Matrix))
 
 
 @exact
@@ -152,10 +167,13 @@ class AttentionMetrics(TypedDict):
 
     task: str
     means: Means
-    changes: dict[str, dict[str, Number]]  # measure -> softmax, refined, change, low, high, samples, undefined
-    graph: dict[str, list[Number]]  # measure -> a number a head and text
+    # measure -> softmax, refined, change, low, high, samples, undefined
+    changes: dict[str, dict[str, Number]]
+    # measure -> a number a head and text
+    graph: dict[str, list[Number]]
     matrices: Matrices
-    nan: dict[str, dict[str, int]]  # matrix -> measure -> undefined numbers
+    # matrix -> measure -> undefined numbers
+    nan: dict[str, dict[str, int]]
     samples: int
     tokens: int
     layers: int
@@ -177,7 +195,9 @@ class Middle(TypedDict):
 
 
 class Timing(TypedDict):
-    """One phase of one way to attend; ratios to the fused and to the spelled-out plain attention."""
+    """One phase of one way to attend; ratios to the fused and to the spelled-out plain
+    attention.
+    """
 
     milliseconds: Middle
     ratio: Middle
@@ -232,20 +252,25 @@ class CostMetrics(TypedDict):
 
 
 class Point(TypedDict):
-    """What one form of the step does to an encoder: the rank correlation in percent, and its change in points."""
+    """What one form of the step does to an encoder: the rank correlation in percent, and its change
+    in points.
+    """
 
     strength: float
     spearman: float
     difference: float
     interval: Interval
-    layers: list[dict[str, dict[str, Number]]]  # measure -> raw, refined
+    # measure -> raw, refined
+    layers: list[dict[str, dict[str, Number]]]
     factor: NotRequired[str]
     layer: NotRequired[int]
 
 
 @exact
 class UntrainedMetrics(Result, total=False):
-    """Stage `retrofit-untrained`: similarity of pairs of sentences and attention by layer, or a decoder's task."""
+    """Stage `retrofit-untrained`: similarity of pairs of sentences and attention by layer, or a
+    decoder's task.
+    """
 
     similarity: list[Point]
     one_layer: list[Point]

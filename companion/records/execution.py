@@ -19,7 +19,8 @@ from companion import records
 from companion.setup import paths, recipes, studies, typed_by_hand
 
 KERNEL = "python3"
-UNNAMED = {"study_name", "record"}  # parameters that tell no run of a study from another
+# parameters that tell no run of a study from another
+UNNAMED = {"study_name", "record"}
 
 
 class NotebookFailed(click.ClickException):
@@ -27,21 +28,28 @@ class NotebookFailed(click.ClickException):
 
 
 def declared_parameters(notebook: Path) -> dict[str, Any]:
-    """Return names and defaults of the notebook's cell tagged `parameters`, as `typed_by_hand.declared` reads them."""
+    """Return names and defaults of the notebook's cell tagged `parameters`, as
+    `typed_by_hand.declared` reads them.
+    """
     try:
         cells = nbformat.read(notebook, as_version=4).cells
-        return typed_by_hand.declared(next(c for c in cells if "parameters" in c.metadata.get("tags", [])).source)
+        return typed_by_hand.declared(
+            next(c for c in cells if "parameters" in c.metadata.get("tags", [])).source
+        )
     except FileNotFoundError:
         raise ValueError(f"{notebook}: no such notebook") from None
     except StopIteration:
         reason = "it has no cell tagged 'parameters'"
-    except Exception as error:  # no file, no JSON, none of a notebook, or a cell that is no Python
+    # no file, no JSON, none of a notebook, or a cell that is no Python
+    except Exception as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
     raise ValueError(f"{notebook}: no notebook with parameters ({reason})")
 
 
 def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> dict[str, Any]:
-    """Turn the command line's texts into values of the declared types, or say which one is wrong."""
+    """Turn the command line's texts into values of the declared types, or say which one is
+    wrong.
+    """
     values = {}
     for name, text in given.items():
         if name not in declared:
@@ -54,19 +62,25 @@ def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> 
             kind = default if isinstance(default, type) else type(default)
             taken = f"a value ({error})" if kind is object else kind.__name__
             taken += f", as in {default!r}" * (default is not kind) + f" ({error})" * (kind is list)
-            raise ValueError(f"parameter '{name}' of {notebook.name} takes {taken}: not '{text}'") from None
+            raise ValueError(
+                f"parameter '{name}' of {notebook.name} takes {taken}: not '{text}'"
+            ) from None
     return values
 
 
 def check_names(notebook: Path, values: dict[str, Any]) -> None:
-    """Refuse a study that cannot be read, and a model, algorithm, task, group or seed that there is not."""
+    """Refuse a study that cannot be read, and a model, algorithm, task, group or seed that there is
+    not.
+    """
     if not values.get("study_name"):
         return
     known = {
         "seed": recipes.SEEDS,
         "finetune_seed": recipes.SEEDS,
         "model": get_args(recipes.Model),
-        "algorithm": get_args(recipes.DecoderAlgorithm if notebook.stem == "07-decoder" else recipes.Algorithm),
+        "algorithm": get_args(
+            recipes.DecoderAlgorithm if notebook.stem == "07-decoder" else recipes.Algorithm
+        ),
         "task": get_args(recipes.Task),
         "group": tuple(studies.load_study(values["study_name"]).finetune.groups),
     }
@@ -77,23 +91,34 @@ def check_names(notebook: Path, values: dict[str, Any]) -> None:
 
 
 def run(
-    notebook: Path, output: Path, given: dict[str, str], study_file: Path | None = None, own: bool = False
+    notebook: Path,
+    output: Path,
+    given: dict[str, str],
+    study_file: Path | None = None,
+    own: bool = False,
 ) -> dict[str, Any]:
-    """Execute `notebook` into `output`, whole or as `<output>.failed.ipynb`, and return the one record that it wrote.
+    """Execute `notebook` into `output`, whole or as `<output>.failed.ipynb`, and return the one
+    record that it wrote.
 
-    `own`: without the cells tagged `once`, which show the same in every run, unless it has the notebook's defaults.
+    `own`: without the cells tagged `once`, which show the same in every run, unless it has the
+        notebook's defaults.
     Raises ValueError for a wrong command, NotebookFailed for a failing cell or a missing record.
     """
     declared = declared_parameters(notebook)
     if study_file is not None:
         given = {"study_name": str(studies.find(study_file).resolve()), **given}
     values = checked(notebook, given, declared)
-    check_names(notebook, {name: d for name, d in declared.items() if not isinstance(d, type)} | values)
+    check_names(
+        notebook, {name: d for name, d in declared.items() if not isinstance(d, type)} | values
+    )
     if output.is_dir():
         raise ValueError(f"{output}: is a folder; name the notebook to write")
-    record = Path(values.get("record") or output.with_suffix(".json")).resolve()  # the kernel runs elsewhere
+    # the kernel runs elsewhere
+    record = Path(values.get("record") or output.with_suffix(".json")).resolve()
     if record == output.resolve() or record.is_dir():
-        raise ValueError(f"{record}: is {'a folder' if record.is_dir() else 'the notebook'}; name another record")
+        raise ValueError(
+            f"{record}: is {'a folder' if record.is_dir() else 'the notebook'}; name another record"
+        )
     for path in (record, output):
         paths.own_folder(path.parent)
     values["record"] = str(record)
@@ -102,17 +127,29 @@ def run(
     again = own and any(value != declared[name] for name, value in chosen.items())
     _execute(notebook, output, values, "once" if again else "")
     if not record.exists() or record.stat().st_mtime_ns == before:
-        raise NotebookFailed(f"{notebook.name} wrote no record to {record}: its last cell must call run.save(…)")
+        raise NotebookFailed(
+            f"{notebook.name} wrote no record to {record}: its last cell must call run.save(…)"
+        )
     return records.read(record)
 
 
 def _execute(notebook: Path, output: Path, values: dict[str, Any], without: str) -> None:
-    """Run papermill, `without` the cells of a tag, into a neighbour of the output, and rename that when it is whole."""
-    partial, failed = output.with_name(f".{output.stem}.partial.ipynb"), output.with_suffix(".failed.ipynb")
+    """Run papermill, `without` the cells of a tag, into a neighbour of the output, and rename that
+    when it is whole.
+    """
+    partial, failed = (
+        output.with_name(f".{output.stem}.partial.ipynb"),
+        output.with_suffix(".failed.ipynb"),
+    )
     node = nbformat.read(notebook, as_version=4)
     node.cells = [cell for cell in node.cells if without not in cell.metadata.get("tags", [])]
-    place = str(partial).replace("{", "{{").replace("}", "}}")  # papermill fills in what stands in braces
-    how = {"progress_bar": False, "stderr_file": sys.stderr, "extra_arguments": ["--log-level=CRITICAL"]}
+    # papermill fills in what stands in braces
+    place = str(partial).replace("{", "{{").replace("}", "}}")
+    how = {
+        "progress_bar": False,
+        "stderr_file": sys.stderr,
+        "extra_arguments": ["--log-level=CRITICAL"],
+    }
     kernel = {"cwd": str(paths.root()), "kernel_name": KERNEL, "language": "python"}
     nbformat.write(node, partial)
     try:
@@ -122,20 +159,33 @@ def _execute(notebook: Path, output: Path, values: dict[str, Any], without: str)
     except (PapermillExecutionError, DeadKernelError) as error:
         os.replace(partial, failed)
         raise NotebookFailed(f"{notebook.name}, {_reason(error, failed)} [{failed}]") from None
-    except (RuntimeError, NoSuchKernel, FileNotFoundError, PermissionError) as error:  # jupyter's, before any cell
-        reason, mend = str(error).split("\n")[0], "install it again: python -m ipykernel install --sys-prefix"
-        raise NotebookFailed(f"the Jupyter kernel '{KERNEL}' does not start ({reason}); {mend}") from None
+    # jupyter's, before any cell
+    except (RuntimeError, NoSuchKernel, FileNotFoundError, PermissionError) as error:
+        reason, mend = (
+            str(error).split("\n")[0],
+            "install it again: python -m ipykernel install --sys-prefix",
+        )
+        raise NotebookFailed(
+            f"the Jupyter kernel '{KERNEL}' does not start ({reason}); {mend}"
+        ) from None
     finally:
         partial.unlink(missing_ok=True)
 
 
 def _reason(error: PapermillExecutionError | DeadKernelError, failed: Path) -> str:
-    """Say which cell of a failed notebook raised what; of an error without words, the line of code that raised it."""
+    """Say which cell of a failed notebook raised what; of an error without words, the line of code
+    that raised it.
+    """
     if isinstance(error, DeadKernelError):
-        cells = [cell for cell in nbformat.read(failed, as_version=4).cells if cell.cell_type == "code"]
-        begun = sum(cell.metadata.get("papermill", {}).get("start_time") is not None for cell in cells)
+        cells = [
+            cell for cell in nbformat.read(failed, as_version=4).cells if cell.cell_type == "code"
+        ]
+        begun = sum(
+            cell.metadata.get("papermill", {}).get("start_time") is not None for cell in cells
+        )
         said = "its kernel died: memory ran out, most likely, or something killed it; free memory and run it again"
         return f"cell {begun}: {said}"
     arrows = re.findall(r"^-+> *\d+ (.*)$", strip_ansi("\n".join(error.traceback)), re.MULTILINE)
-    reason = str(error.evalue).split("\n")[0] or "".join(arrows[-1:]).strip()  # the last one points at the line
+    # the last one points at the line
+    reason = str(error.evalue).split("\n")[0] or "".join(arrows[-1:]).strip()
     return f"cell {error.exec_count}: {error.ename}: {reason}"

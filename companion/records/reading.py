@@ -25,28 +25,45 @@ class RecordError(ValueError):
 
 
 def read(path: str | Path) -> Record:
-    """Read one record. Raises RecordError that names the file if it is damaged or of another schema."""
+    """Read one record. Raises RecordError that names the file if it is damaged or of another
+    schema.
+    """
     try:
         record = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RecordError(f"{path}: not a readable record ({error}): delete it and run again") from None
+        raise RecordError(
+            f"{path}: not a readable record ({error}): delete it and run again"
+        ) from None
     if isinstance(record, dict) and record.get("schema", schema.SCHEMA) != schema.SCHEMA:
-        raise RecordError(f"{path}: schema {record['schema']}, this version reads {schema.SCHEMA}: run it again")
+        raise RecordError(
+            f"{path}: schema {record['schema']}, this version reads {schema.SCHEMA}: run it again"
+        )
     if flaw := schema.flaw(record):
         raise RecordError(f"{path}: not a run record, {flaw}: delete it and run again")
     answers = Path(path).with_suffix(ANSWERS_END)
     if answers.is_file():
         try:
-            record = _with_answers(record, zip(*pq.read_table(answers, columns=ANSWERS.names).to_pydict().values()))
+            record = _with_answers(
+                record, zip(*pq.read_table(answers, columns=ANSWERS.names).to_pydict().values())
+            )
         except (pa.ArrowException, OSError, LookupError):
-            raise RecordError(f"{answers}: not the answers of {Path(path).name}: restore them, or run again") from None
-    if any(not run.get("outcomes") and not run.get("failed") for run in record["metrics"].get("multihop") or []):
-        raise RecordError(f"{path}: its answers, {answers.name}, are missing or not whole: restore them, or run again")
+            raise RecordError(
+                f"{answers}: not the answers of {Path(path).name}: restore them, or run again"
+            ) from None
+    if any(
+        not run.get("outcomes") and not run.get("failed")
+        for run in record["metrics"].get("multihop") or []
+    ):
+        raise RecordError(
+            f"{path}: its answers, {answers.name}, are missing or not whole: restore them, or run again"
+        )
     return record
 
 
 def files(study_or_folder: str | Path) -> list[Path]:
-    """Name the files of all records of a study, in its build or else among its tracked results, or of a folder."""
+    """Name the files of all records of a study, in its build or else among its tracked results, or
+    of a folder.
+    """
     text = str(study_or_folder)
     named = [] if Path(text).is_absolute() else [paths.build(text) / "records", paths.results(text)]
     found = (sorted(folder.glob("*.json")) for folder in [*named, Path(text)] if folder.is_dir())
@@ -56,7 +73,8 @@ def files(study_or_folder: str | Path) -> list[Path]:
 def load(study_or_folder: str | Path) -> list[Record]:
     """Read all records of a study or folder, in the order of their names.
 
-    A build that lacks some of the study's tracked records says so: it is unfinished, or made of rows.
+    A build that lacks some of the study's tracked records says so: it is unfinished, or made of
+    rows.
     """
     found, tracked = files(study_or_folder), paths.results(str(study_or_folder))
     if hidden := {path.name for path in tracked.glob("*.json")} - {path.name for path in found}:
@@ -73,33 +91,49 @@ def hashes(study_or_folder: str | Path) -> dict[str, str]:
 def select(records: Iterable[Record], stage: str | None = None, **parameters: Any) -> list[Record]:
     """Keep the records of a stage whose parameters have the given values."""
     found = [record for record in records if stage in (None, record["stage"])]
-    return [one for one in found if all(one["parameters"].get(key) == value for key, value in parameters.items())]
+    return [
+        one
+        for one in found
+        if all(one["parameters"].get(key) == value for key, value in parameters.items())
+    ]
 
 
 def kinds(names: Iterable[str]) -> dict[str, str]:
-    """Map each name of a device to its kind, whose members compute alike: the name itself, but for early records.
+    """Map each name of a device to its kind, whose members compute alike: the name itself, but for
+    early records.
 
-    These lack the vector set. Beside "AMD EPYC" the only name that adds one, "AMD EPYC, AVX2", is of the kind
-    "AMD EPYC"; of two that do, "AMD EPYC" may be either, and all three are kinds.
+    These lack the vector set. Beside "AMD EPYC" the only name that adds one, "AMD EPYC, AVX2", is
+    of the kind "AMD EPYC"; of two that do, "AMD EPYC" may be either, and all three are kinds.
     """
     every = set(names)
     early = {name: name.rpartition(", ")[0] for name in every}
     sets = Counter(early.values())
-    return {name: short if short in every and sets[short] == 1 else name for name, short in early.items()}
+    return {
+        name: short if short in every and sets[short] == 1 else name
+        for name, short in early.items()
+    }
 
 
 def move_answers(record: dict[str, Any], path: Path) -> dict[str, Any]:
     """Write the answers of a record's exam beside `path`, and return the record without them."""
     runs = record.get("metrics", {}).get("multihop") or []
-    rows = [(n, int(hops), right) for n, run in enumerate(runs) for hops, right in run.get("outcomes", {}).items()]
+    rows = [
+        (n, int(hops), right)
+        for n, run in enumerate(runs)
+        for hops, right in run.get("outcomes", {}).items()
+    ]
     if not rows:
         return record
     with paths.new_file(path.with_suffix(ANSWERS_END)) as file:
-        pq.write_table(pa.table(dict(zip(ANSWERS.names, zip(*rows))), schema=ANSWERS), file, compression="zstd")
+        pq.write_table(
+            pa.table(dict(zip(ANSWERS.names, zip(*rows))), schema=ANSWERS), file, compression="zstd"
+        )
     return _with_answers(record, [])
 
 
-def _with_answers(record: dict[str, Any], rows: Iterable[tuple[int, int, list[int]]]) -> dict[str, Any]:
+def _with_answers(
+    record: dict[str, Any], rows: Iterable[tuple[int, int, list[int]]]
+) -> dict[str, Any]:
     runs = [run | {"outcomes": {}} for run in record["metrics"]["multihop"]]
     for place, hops, right in rows:
         runs[place]["outcomes"][str(hops)] = right

@@ -1,4 +1,5 @@
-"""The form of a run record: what each key holds, checked when a record is written and when it is read.
+"""The form of a run record: what each key holds, checked when a record is written and when it is
+read.
 
 What a stage measures has its form in `training_metrics` or `evaluation_metrics`.
 """
@@ -19,13 +20,18 @@ Value = str | int | float | None
 class Departure(TypedDict):
     """One thing that a run does otherwise than the paper, or that the paper leaves open."""
 
-    matter: str  # "learning rate"
+    # "learning rate"
+    matter: str
     ours: Value
-    paper: Value  # None where the paper gives none
-    basis: NotRequired[str]  # where `paper` comes from: "BERT", "Figure 6", "inferred from Table 9"
-    part: NotRequired[str]  # the part of a record that it is of, where a record has several: "hops"
+    # None where the paper gives none
+    paper: Value
+    # where `paper` comes from: "BERT", "Figure 6", "inferred from Table 9"
+    basis: NotRequired[str]
+    # the part of a record that it is of, where a record has several: "hops"
+    part: NotRequired[str]
     task: NotRequired[str]
-    model: NotRequired[str]  # where it is not that of the record's parameters
+    # where it is not that of the record's parameters
+    model: NotRequired[str]
 
 
 class Split(TypedDict):
@@ -35,9 +41,11 @@ class Split(TypedDict):
     config: str | None
     split: str
     rows: int
-    hub_rows: int | None  # None where the hub has nothing under this name
+    # None where the hub has nothing under this name
+    hub_rows: int | None
     complete: bool
-    note: str  # what the source says of it, for people
+    # what the source says of it, for people
+    note: str
     role: NotRequired[Literal["train", "development", "evaluation"]]
     used: NotRequired[int]
 
@@ -46,10 +54,12 @@ class Text(TypedDict):
     """How pretraining text was mixed."""
 
     weights: dict[str, float]
-    shares: dict[str, float]  # of the characters read, 0 to 1
+    # of the characters read, 0 to 1
+    shares: dict[str, float]
     documents: int
     paragraphs: int
-    dropped: int  # paragraphs that occurred before, or that held-out text has
+    # paragraphs that occurred before, or that held-out text has
+    dropped: int
 
 
 class Data(TypedDict, total=False):
@@ -67,7 +77,8 @@ class Parameters(TypedDict, total=False, extra_items=Any):
 
     model: str
     algorithm: str
-    strength: float | None  # None for the size's own
+    # None for the size's own
+    strength: float | None
     seed: int
     finetune_seed: int
     task: str
@@ -86,7 +97,9 @@ class Pretrained(Parameters):
 
 @exact
 class Record(TypedDict):
-    """One execution of one notebook; `parameters` and `metrics` are its stage's, of `PARAMETERS` and `METRICS`."""
+    """One execution of one notebook; `parameters` and `metrics` are its stage's, of `PARAMETERS`
+    and `METRICS`.
+    """
 
     schema: Literal[3]
     stage: str
@@ -98,7 +111,8 @@ class Record(TypedDict):
     code: dict[str, str]
     packages: dict[str, str]
     device: Device
-    started: str  # ISO 8601
+    # ISO 8601
+    started: str
     seconds: float
     departures: list[Departure]
 
@@ -115,19 +129,29 @@ class Failed(Exception):
         return {"reason": self.reason, "message": str(self)}
 
 
-FORMS = {  # of the stages that tables, figures and claims read; the others' metrics are as their notebooks have them
-    "pretrain": training_metrics.PretrainMetrics, "branched": training_metrics.BranchedMetrics,
-    "hops": training_metrics.HopsMetrics, "beyond": training_metrics.BeyondMetrics,
-    "decoder": evaluation_metrics.DecoderMetrics, "finetune": evaluation_metrics.FinetuneMetrics,
-    "attention": evaluation_metrics.AttentionMetrics, "retrofit": evaluation_metrics.CheckedResult,
-    "retrofit-untrained": evaluation_metrics.UntrainedMetrics, "cost": evaluation_metrics.CostMetrics,
+# of the stages that tables, figures and claims read; the others' metrics are as their notebooks
+# have them
+FORMS = {
+    "pretrain": training_metrics.PretrainMetrics,
+    "branched": training_metrics.BranchedMetrics,
+    "hops": training_metrics.HopsMetrics,
+    "beyond": training_metrics.BeyondMetrics,
+    "decoder": evaluation_metrics.DecoderMetrics,
+    "finetune": evaluation_metrics.FinetuneMetrics,
+    "attention": evaluation_metrics.AttentionMetrics,
+    "retrofit": evaluation_metrics.CheckedResult,
+    "retrofit-untrained": evaluation_metrics.UntrainedMetrics,
+    "cost": evaluation_metrics.CostMetrics,
     "alternations": evaluation_metrics.CostMetrics,
     **dict.fromkeys(
-        ("derivation", "variants", "diagnostics", "audit", "tables", "figures", "inserted"), dict[str, Any]
+        ("derivation", "variants", "diagnostics", "audit", "tables", "figures", "inserted"),
+        dict[str, Any],
     ),
-}  # fmt: skip
+}
 PARAMETERS = dict.fromkeys(FORMS, TypeAdapter(Parameters))
-PARAMETERS |= dict.fromkeys(("pretrain", "attention", "finetune", "decoder"), TypeAdapter(Pretrained))
+PARAMETERS |= dict.fromkeys(
+    ("pretrain", "attention", "finetune", "decoder"), TypeAdapter(Pretrained)
+)
 METRICS = {stage: TypeAdapter(form) for stage, form in FORMS.items()}
 RECORD, EXAM_RUN, SITTING = (TypeAdapter(form) for form in (Record, ExamRun, Sitting))
 
@@ -139,11 +163,15 @@ def flaw(record: Any) -> str:
     if (stage := record["stage"]) not in FORMS:
         return f"stage: '{stage}' is none of {', '.join(FORMS)}"
     parts = {"parameters": PARAMETERS[stage], "metrics": METRICS[stage]}
-    return next(filter(None, (flaw_in(form, record[part], part, part) for part, form in parts.items())), "")
+    return next(
+        filter(None, (flaw_in(form, record[part], part, part) for part, form in parts.items())), ""
+    )
 
 
 def flaw_in(form: TypeAdapter, value: Any, what: str, *within: str) -> str:
-    """Return the first thing in which a value has not a form, with its place (`what` is the whole's): empty if none."""
+    """Return the first thing in which a value has not a form, with its place (`what` is the
+    whole's): empty if none.
+    """
     try:
         form.validate_python(value)
     except ValidationError as error:

@@ -35,9 +35,13 @@ def repeated_scores() -> pd.DataFrame:
 
 @cache
 def repeats() -> pd.DataFrame:
-    """Return runs that were run twice from one seed: held-out loss (nats; of `cost` the ratio) of both.
+    """Return runs that were run twice from one seed: held-out loss (nats; of `cost` the ratio) of
+    both.
 
-    `run` names it for readers; `RERUN`, texts that are empty where they do not apply, find it in its record.
+    `run` names it for readers; `RERUN`, texts that are empty where they do not apply, find it in
+    its record.
     """
     keys = dict.fromkeys(RERUN, str)
-    return pd.read_csv(paths.root() / "data" / "results" / "repeats.csv", dtype=keys, keep_default_na=False)
+    return pd.read_csv(
+        paths.root() / "data" / "results" / "repeats.csv", dtype=keys, keep_default_na=False
+    )

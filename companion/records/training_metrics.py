@@ -1,6 +1,8 @@
-"""What training leaves in a run record: curves, exams along training, and what each stage that trains adds.
+"""What training leaves in a run record: curves, exams along training, and what each stage that
+trains adds.
 
-Losses are in nats per token, intervals of 95 %, seconds those of training. `evaluation_metrics` has the other stages.
+Losses are in nats per token, intervals of 95 %, seconds those of training. `evaluation_metrics` has
+the other stages.
 """
 
 from typing import Annotated, Any, Literal, NotRequired, get_type_hints
@@ -13,15 +15,19 @@ from companion.setup.recipes import MultiHop, Pretraining
 from companion.setup.sizes_and_strengths import Size
 from companion.setup.typed_by_hand import Strict
 
-exact = with_config(ConfigDict(extra="forbid", strict=True))  # the form, and what it is made of
-Number = float | None  # None where it is undefined
+# the form, and what it is made of
+exact = with_config(ConfigDict(extra="forbid", strict=True))
+# None where it is undefined
+Number = float | None
 Interval = Annotated[list[Number], Len(2, 2)]
 
 
 def dumped(model: type[Strict], **own: Any) -> Any:
-    """Return the form of a model's `model_dump`: its fields, which a record from before one was there may lack.
+    """Return the form of a model's `model_dump`: its fields, which a record from before one was
+    there may lack.
 
-    A key that is no field any more is refused. `own`: forms of the fields that are models themselves.
+    A key that is no field any more is refused. `own`: forms of the fields that are models
+    themselves.
     """
     forms = {name: field.rebuild_annotation() for name, field in model.model_fields.items()}
     return TypedDict(model.__name__, forms | own, total=False)
@@ -29,22 +35,27 @@ def dumped(model: type[Strict], **own: Any) -> Any:
 
 Recipe = dumped(Pretraining)
 ExamRecipe = dumped(MultiHop, pretrain=Recipe)
-Shape = TypedDict("Shape", get_type_hints(Size))  # `asdict` of it
+# `asdict` of it
+Shape = TypedDict("Shape", get_type_hints(Size))
 
 
 class Device(TypedDict):
     """What did the work."""
 
-    name: str  # the GPU's, or the processor's with its vector set ("AMD EPYC, AVX2"), which early records lack
+    # the GPU's, or the processor's with its vector set ("AMD EPYC, AVX2"), which early records lack
+    name: str
     threads: int
-    precision: Literal["fp32", "bf16"] | None  # of training; None where nothing was trained
+    # of training; None where nothing was trained
+    precision: Literal["fp32", "bf16"] | None
 
 
 class Failure(TypedDict):
     """Why a run, or one task of it, has no result."""
 
-    reason: str  # "the loss is nan at step 40"
-    message: str  # with what is left and what to do
+    # "the loss is nan at step 40"
+    reason: str
+    # with what is left and what to do
+    message: str
 
 
 class Flow(TypedDict):
@@ -133,7 +144,9 @@ class PretrainMetrics(Finished):
 
 
 class Branch(Trained):
-    """One continuation of a trunk; of each held-out sequence the sum of its losses and its masked tokens."""
+    """One continuation of a trunk; of each held-out sequence the sum of its losses and its masked
+    tokens.
+    """
 
     algorithm: str
     nats: list[float]
@@ -182,7 +195,8 @@ class ExamRun(TypedDict):
     stories: int
     device: Device
     curve: list[ExamCheck]
-    outcomes: dict[str, list[int]]  # hops -> 0 or 1 a question
+    # hops -> 0 or 1 a question
+    outcomes: dict[str, list[int]]
     failed: Failure | None
 
 
@@ -195,7 +209,9 @@ class HopsMetrics(TypedDict):
 
 
 class FollowedCheck(TypedDict):
-    """One check of a followed encoder: its attention before and after the step, and its strengths (layer, head)."""
+    """One check of a followed encoder: its attention before and after the step, and its strengths
+    (layer, head).
+    """
 
     step: int
     loss: Number
@@ -242,5 +258,6 @@ class BeyondMetrics(TypedDict):
     strengths: list[FollowedRun]
     larger: list[FollowedRun]
     multihop: list[ExamRun]
-    paths: dict[str, list[str]]  # hops -> the path of relations of each story
+    # hops -> the path of relations of each story
+    paths: dict[str, list[str]]
     public: NotRequired[list[dict[str, Number]]]

@@ -1,4 +1,6 @@
-"""One execution of one notebook, and the record that it leaves: what was measured, by which code, on what."""
+"""One execution of one notebook, and the record that it leaves: what was measured, by which code,
+on what.
+"""
 
 import importlib.metadata
 import json
@@ -20,33 +22,57 @@ from companion.records.reading import RecordError
 from companion.records.schema import Data, Departure, Device, Record
 from companion.setup import paths
 
-PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "numpy", "scipy", "scikit-learn", "igraph")
-PRETRAINED = ("model", "algorithm", "seed")  # parameters that name a pretrained model
-IDENTITY = (*PRETRAINED, "group", "finetune_seed", "task")  # and a run
+PACKAGES = (
+    "torch",
+    "transformers",
+    "datasets",
+    "tokenizers",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "igraph",
+)
+# parameters that name a pretrained model
+PRETRAINED = ("model", "algorithm", "seed")
+# and a run
+IDENTITY = (*PRETRAINED, "group", "finetune_seed", "task")
 
 
 class Run:
     """One execution of one notebook: starts the clock, leaves exactly one record.
 
-    `stage` is what was done ("pretrain", "finetune", …); `parameters` are the notebook's own. Raises RecordError for
-    a stage that `schema.FORMS` has not, before anything runs.
+    `stage` is what was done ("pretrain", "finetune", …); `parameters` are the notebook's own.
+    Raises RecordError for a stage that `schema.FORMS` has not, before anything runs.
     """
 
     def __init__(self, stage: str, *, study_name: str, parameters: dict[str, Any]):
         if stage not in schema.FORMS:
-            raise RecordError(f"stage '{stage}': is none of {', '.join(schema.FORMS)}; add it to records/schema.py")
-        self.stage, self.study_name, self.parameters = stage, Path(study_name).stem, dict(parameters)
+            raise RecordError(
+                f"stage '{stage}': is none of {', '.join(schema.FORMS)}; add it to records/schema.py"
+            )
+        self.stage, self.study_name, self.parameters = (
+            stage,
+            Path(study_name).stem,
+            dict(parameters),
+        )
         self.started, self._clock = datetime.now(UTC), time.perf_counter()
-        commit()  # of the code that runs, before another comes
+        # of the code that runs, before another comes
+        commit()
 
     def save(
-        self, path: str | Path, metrics: dict[str, Any], *, data: Data | None = None,
-        departures: Sequence[Departure] = (), precision: str | None = None,
-    ) -> Record:  # fmt: skip
+        self,
+        path: str | Path,
+        metrics: dict[str, Any],
+        *,
+        data: Data | None = None,
+        departures: Sequence[Departure] = (),
+        precision: str | None = None,
+    ) -> Record:
         """Write the record to `path`, whole or not at all, and return it.
 
-        Without a path it goes to `build/<study>/interactive/`, never among those that the workflow made. `precision`
-        is that of training, if the metrics do not tell it. Raises RecordError if it has not the form of `Record`.
+        Without a path it goes to `build/<study>/interactive/`, never among those that the workflow
+        made. `precision` is that of training, if the metrics do not tell it. Raises RecordError if
+        it has not the form of `Record`.
         """
         named = (self.parameters.get(key) for key in IDENTITY)
         name = "-".join([self.stage, *(str(value) for value in named if value not in (None, ""))])
@@ -71,19 +97,28 @@ class Run:
         }
         record = finite(record)
         if flaw := schema.flaw(record):
-            raise RecordError(f"{path}: not written, {flaw}; if it comes from an earlier version's work, delete that")
+            raise RecordError(
+                f"{path}: not written, {flaw}; if it comes from an earlier version's work, delete that"
+            )
         paths.write_text(path, as_text(record))
         return record
 
 
 def as_text(record: dict[str, Any]) -> str:
-    """Write a record as JSON, one line a key, so that a difference between two records is easy to see."""
-    lines = [f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in record.items()]
+    """Write a record as JSON, one line a key, so that a difference between two records is easy to
+    see.
+    """
+    lines = [
+        f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+        for key, value in record.items()
+    ]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def finite(value: Any) -> Any:
-    """Replace NaN and infinities by None all through, and tensors' and numpy's numbers by Python's."""
+    """Replace NaN and infinities by None all through, and tensors' and numpy's numbers by
+    Python's.
+    """
     return to_jsonable_python(value, inf_nan_mode="null", fallback=lambda found: found.tolist())
 
 
@@ -91,12 +126,17 @@ def finite(value: Any) -> Any:
 def commit() -> str:
     """Return the git commit of the code, with a plus sign when files differ from it.
 
-    A copy without git's history may be told by the environment variable SAOBP_COMMIT; else it is "unknown".
+    A copy without git's history may be told by the environment variable SAOBP_COMMIT; else it is
+    "unknown".
     """
     how = {"cwd": paths.root(), "stderr": subprocess.DEVNULL, "text": True}
     try:
-        changed = subprocess.check_output(["git", "status", "--porcelain", "-uno", "--", "saobp", "companion"], **how)
-        return subprocess.check_output(["git", "rev-parse", "--short=12", "HEAD"], **how).strip() + "+" * bool(changed)
+        changed = subprocess.check_output(
+            ["git", "status", "--porcelain", "-uno", "--", "saobp", "companion"], **how
+        )
+        return subprocess.check_output(
+            ["git", "rev-parse", "--short=12", "HEAD"], **how
+        ).strip() + "+" * bool(changed)
     except (OSError, subprocess.CalledProcessError):
         return os.environ.get("SAOBP_COMMIT") or "unknown"
 
@@ -104,11 +144,14 @@ def commit() -> str:
 def device(precision: str | None = None) -> Device:
     """Describe what does the work: its name, the threads in use and the precision of training.
 
-    A processor is named with the vector set that torch computes by, on which the last digits depend.
+    A processor is named with the vector set that torch computes by, on which the last digits
+    depend.
     """
     import torch
 
-    info = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+    info = (
+        Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+    )
     known = re.search(r"^model name\s*: (.*)", info, re.MULTILINE)
     name = known[1] if known else platform.processor() or platform.machine()
     name = f"{name}, {torch.backends.cpu.get_cpu_capability()}"

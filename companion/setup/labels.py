@@ -7,7 +7,8 @@ from companion.setup.sizes_and_strengths import SIZES
 PAPER_SIZES = ("mini", "small", "medium")
 DECODER = "gpt2-"
 
-ALGORITHMS = {  # in the order of every legend; their colours: figures/style.py
+# in the order of every legend; their colours: figures/style.py
+ALGORITHMS = {
     "original": "Original",
     "high": "High",
     "low": "Low",
@@ -19,19 +20,26 @@ ALGORITHMS = {  # in the order of every legend; their colours: figures/style.py
     "uniform": "Uniform",
     "shuffled": "Shuffled",
 }
-PAPER_ALGORITHMS = ("original", "high", "low", "elemmul")  # the rows of Tables 1, 2, 8 and 9, in their order
+# the rows of Tables 1, 2, 8 and 9, in their order
+PAPER_ALGORITHMS = ("original", "high", "low", "elemmul")
 
-ATTENTION_MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")  # compared everywhere
-GRAPH_MEASURES = ("clustering_barrat", "betweenness")  # of the graph of a head's attention
+# compared everywhere
+ATTENTION_MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")
+# of the graph of a head's attention
+GRAPH_MEASURES = ("clustering_barrat", "betweenness")
 
 
 def size(model: str) -> str:
-    """The size in the paper that a model has or is scaled down from: "gpt2-mini-quarter" -> "mini"."""
+    """The size in the paper that a model has or is scaled down from: "gpt2-mini-quarter" ->
+    "mini".
+    """
     return model.removeprefix(DECODER).partition("-")[0]
 
 
 def is_scaled_down(model: str) -> bool:
-    """Whether a model is a scaled-down model ("mini-quarter", "mini-narrow") for the size in its name."""
+    """Whether a model is a scaled-down model ("mini-quarter", "mini-narrow") for the size in its
+    name.
+    """
     return "-" in model.removeprefix(DECODER)
 
 
@@ -41,7 +49,9 @@ def is_decoder(model: str) -> bool:
 
 
 def published_model(model: str) -> str:
-    """A model's name in the published tables: "mini-quarter" -> "Mini", "gpt2-mini" -> "GPT2-Mini"."""
+    """A model's name in the published tables: "mini-quarter" -> "Mini", "gpt2-mini" ->
+    "GPT2-Mini".
+    """
     return ("GPT2-" if is_decoder(model) else "") + size(model).capitalize()
 
 
@@ -50,7 +60,8 @@ PUBLIC = {"minilm": "MiniLM", "smollm2": "SmolLM2-135M-Instruct"}
 
 
 def model_title(model: str) -> str:
-    """A model's name for readers: "BERT-Mini", "GPT2-Small", "MiniLM"; a scaled-down one's layers and width with it.
+    """A model's name for readers: "BERT-Mini", "GPT2-Small", "MiniLM"; a scaled-down one's layers
+    and width with it.
 
     "BERT-Mini (4 × 128)" has BERT-Mini's place in a table, 4 layers and width 128.
     """
@@ -63,7 +74,9 @@ def model_title(model: str) -> str:
 
 
 def algorithm_title(algorithm: str) -> str:
-    """An algorithm's name for readers, and in the published tables; an unknown one keeps its own name."""
+    """An algorithm's name for readers, and in the published tables; an unknown one keeps its own
+    name.
+    """
     return ALGORITHMS.get(algorithm, algorithm)
 
 

@@ -49,19 +49,25 @@ def figures() -> Path:
 
 
 def own_folder(folder: Path) -> Path:
-    """Make a folder, with those above it, where it is not there yet; PermissionError if it is not ours to write."""
+    """Make a folder, with those above it, where it is not there yet; PermissionError if it is not
+    ours to write.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(None, "Permission denied")
     except OSError as error:
-        raise PermissionError(f"{folder}: cannot be written ({error.strerror}): choose a folder you own") from None
+        raise PermissionError(
+            f"{folder}: cannot be written ({error.strerror}): choose a folder you own"
+        ) from None
     return folder
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary neighbour that becomes `path`, replacing it, when the block ends without an error."""
+    """Yield a temporary neighbour that becomes `path`, replacing it, when the block ends without an
+    error.
+    """
     if path.is_dir():
         raise IsADirectoryError(f"{path}: is a folder; name a file")
     own_folder(path.parent)
@@ -84,7 +90,9 @@ def write_text(path: Path, text: str) -> Path:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder that becomes `path`, replacing it, when the block ends without an error."""
+    """Yield a temporary folder that becomes `path`, replacing it, when the block ends without an
+    error.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
@@ -94,7 +102,8 @@ def new_folder(path: Path) -> Iterator[Path]:
             os.replace(temporary, path)
             return
         aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
-        os.replace(path, aside / path.name)  # a kill after this leaves the old one there, whole
+        # a kill after this leaves the old one there, whole
+        os.replace(path, aside / path.name)
         os.replace(temporary, path)
         shutil.rmtree(aside, ignore_errors=True)
     finally:
@@ -102,7 +111,9 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of a file: some file systems leave zeros of the right length after a power cut."""
+    """Return the SHA-256 of a file: some file systems leave zeros of the right length after a power
+    cut.
+    """
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -120,7 +131,9 @@ def damage(folder: Path) -> str | None:
         hashes = json.loads((folder / SEAL).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return "it was not written to its end"
-    if not (isinstance(hashes, dict) and hashes) or any(".." in name or name.startswith("/") for name in hashes):
+    if not (isinstance(hashes, dict) and hashes) or any(
+        ".." in name or name.startswith("/") for name in hashes
+    ):
         return f"{SEAL} is damaged"
     for name, expected in hashes.items():
         if not (folder / name).is_file():
@@ -131,9 +144,11 @@ def damage(folder: Path) -> str | None:
 
 
 def made(folder: Path, write: Callable[[Path], None]) -> Path:
-    """Return a sealed folder, which `write` fills where it is not there whole: once, whoever else asks for it.
+    """Return a sealed folder, which `write` fills where it is not there whole: once, whoever else
+    asks for it.
 
-    What killed writers left is removed. Raises ValueError, one line with the remedy, if it cannot be written.
+    What killed writers left is removed. Raises ValueError, one line with the remedy, if it cannot
+    be written.
     """
     try:
         own_folder(folder.parent)
@@ -151,4 +166,6 @@ def made(folder: Path, write: Callable[[Path], None]) -> Path:
             return folder
     except OSError as error:
         reason = error.strerror or error
-        raise ValueError(f"{folder}: cannot be written ({reason}); free space or rights there") from None
+        raise ValueError(
+            f"{folder}: cannot be written ({reason}); free space or rights there"
+        ) from None

@@ -1,12 +1,17 @@
-"""Sizes of the models (Table 4), scaled-down ones among them, and which algorithms have a strength; no model code."""
+"""Sizes of the models (Table 4), scaled-down ones among them, and which algorithms have a strength;
+no model code.
+"""
 
 from dataclasses import dataclass
 
-PLAIN = ("original", "entropy_reg", "eigen_reg")  # their attention is not refined; every other algorithm is a factor
+# their attention is not refined; every other algorithm is a factor
+PLAIN = ("original", "entropy_reg", "eigen_reg")
 
-WITHOUT_STRENGTH = (*PLAIN, "elemmul", "sinkhorn")  # Eq. 15 and the Sinkhorn step have no λ
+# Eq. 15 and the Sinkhorn step have no λ
+WITHOUT_STRENGTH = (*PLAIN, "elemmul", "sinkhorn")
 
-LEAKY = "high_all_rows"  # a decoder in which later rows send messages too: what the paper's may have done
+# a decoder in which later rows send messages too: what the paper's may have done
+LEAKY = "high_all_rows"
 
 
 @dataclass(frozen=True)
@@ -17,7 +22,8 @@ class Size:
     hidden: int
     heads: int
     feedforward: int
-    strength: float  # λ of Sec. 6, by the size in the paper
+    # λ of Sec. 6, by the size in the paper
+    strength: float
     scaled_from: str | None = None
 
 
@@ -25,11 +31,14 @@ SIZES = {
     "mini": Size(4, 256, 4, 1024, 0.2),
     "small": Size(4, 512, 8, 2048, 0.08),
     "medium": Size(8, 512, 8, 2048, 0.05),
-    "mini-narrow": Size(4, 128, 4, 512, 0.2, scaled_from="mini"),  # half as wide
-    "mini-quarter": Size(4, 64, 4, 256, 0.2, scaled_from="mini"),  # a quarter as wide, as the next two
+    # half as wide
+    "mini-narrow": Size(4, 128, 4, 512, 0.2, scaled_from="mini"),
+    # a quarter as wide, as the next two
+    "mini-quarter": Size(4, 64, 4, 256, 0.2, scaled_from="mini"),
     "small-quarter": Size(4, 128, 8, 512, 0.08, scaled_from="small"),
     "medium-quarter": Size(8, 128, 8, 512, 0.05, scaled_from="medium"),
-    "minilm": Size(6, 384, 12, 1536, 0.1),  # public and trained (saobp.models.public); 0.2 × 11.17 M / 22.7 M
+    # public and trained (saobp.models.public); 0.2 × 11.17 M / 22.7 M
+    "minilm": Size(6, 384, 12, 1536, 0.1),
 }
 
 
@@ -38,7 +47,9 @@ def strength_of(model: str, strengths: dict[str, float] | None = None) -> float:
     return (strengths or {}).get(model, SIZES[model].strength)
 
 
-def strength_used(model: str, algorithm: str, strengths: dict[str, float] | None = None) -> float | None:
+def strength_used(
+    model: str, algorithm: str, strengths: dict[str, float] | None = None
+) -> float | None:
     """Return λ for a model, or None for an algorithm that has none."""
     return None if algorithm in WITHOUT_STRENGTH else strength_of(model, strengths)
 

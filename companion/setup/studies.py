@@ -1,4 +1,6 @@
-"""What a study may say: the whole difference between a check of minutes and the paper's own runs."""
+"""What a study may say: the whole difference between a check of minutes and the paper's own
+runs.
+"""
 
 import difflib
 import json
@@ -16,14 +18,29 @@ class StudyError(ValueError):
     """A study that cannot be used; the message names the file and the key."""
 
 
-SAY_MOST = ("narrow", "paper", "laptop")  # the first that has any results is shown; rows of `paper` come first in it
-STAND_INS = "narrow"  # whose splits stand in where a mirror lacks the ones of the hub
-EXERCISE = "smoke"  # the study whose models train for seconds: it checks that everything runs
-ENCODERS, FRESH_ENCODERS = "narrow", "scratch"  # trained on real text; the planned study is of seeds that none had seen
-EXAM, FRESH_EXAM = "stories", "hops"  # questions of several hops, likewise
-PUBLIC_ENCODER = "retrofit"  # with the step inserted
-ALTERNATIONS = "cost"  # of Original and High, 300 in each setting
-PLANNED = (FRESH_EXAM, PUBLIC_ENCODER, FRESH_ENCODERS, "branched", "branched-again", "decoders", ALTERNATIONS)
+# the first that has any results is shown; rows of `paper` come first in it
+SAY_MOST = ("narrow", "paper", "laptop")
+# whose splits stand in where a mirror lacks the ones of the hub
+STAND_INS = "narrow"
+# the study whose models train for seconds: it checks that everything runs
+EXERCISE = "smoke"
+# trained on real text; the planned study is of seeds that none had seen
+ENCODERS, FRESH_ENCODERS = "narrow", "scratch"
+# questions of several hops, likewise
+EXAM, FRESH_EXAM = "stories", "hops"
+# with the step inserted
+PUBLIC_ENCODER = "retrofit"
+# of Original and High, 300 in each setting
+ALTERNATIONS = "cost"
+PLANNED = (
+    FRESH_EXAM,
+    PUBLIC_ENCODER,
+    FRESH_ENCODERS,
+    "branched",
+    "branched-again",
+    "decoders",
+    ALTERNATIONS,
+)
 TRACKED = (ENCODERS, "laptop", EXAM, *PLANNED)
 
 
@@ -31,8 +48,10 @@ class Study(typed_by_hand.Strict):
     """A whole study: data, models, algorithms, seeds and the recipe of each stage."""
 
     name: str
-    data: str  # "synthetic", "hub", or a folder laid out like the hub; SAOBP_DATA overrides it
-    corpus: Annotated[dict[str, Annotated[float, Gt(0)]], MinLen(1)]  # data set -> weight
+    # "synthetic", "hub", or a folder laid out like the hub; SAOBP_DATA overrides it
+    data: str
+    # data set -> weight
+    corpus: Annotated[dict[str, Annotated[float, Gt(0)]], MinLen(1)]
     tokenizer: Literal["bert", "gpt2", "wordpiece", "bpe"]
     models: Annotated[list[Model], MinLen(1)]
     algorithms: Annotated[list[Algorithm], MinLen(1)]
@@ -43,31 +62,49 @@ class Study(typed_by_hand.Strict):
     cost: recipes.Costs | None = None
     multihop: recipes.MultiHop | None = None
     beyond: recipes.Beyond | None = None
-    vocabulary: Positive | None = None  # of a trained tokenizer
-    seeds: Seeds = [42]  # the paper's only seed
-    algorithms_of: dict[Model, Annotated[list[Algorithm], MinLen(1)]] = {}  # a size's own list
-    schedules: dict[Model, Schedule] = {}  # where a size has its own; else `pretrain`'s
-    strengths: dict[Model, Annotated[float, Ge(0)]] = {}  # λ; default Sec. 6, by size
-    tokens: str | None = None  # a file of `saobp tokens`, which encoders read in place of the corpus
-    minutes: Positive | None = None  # for a row of the tables: what schedules and limits were fitted to
+    # of a trained tokenizer
+    vocabulary: Positive | None = None
+    # the paper's only seed
+    seeds: Seeds = [42]
+    # a size's own list
+    algorithms_of: dict[Model, Annotated[list[Algorithm], MinLen(1)]] = {}
+    # where a size has its own; else `pretrain`'s
+    schedules: dict[Model, Schedule] = {}
+    # λ; default Sec. 6, by size
+    strengths: dict[Model, Annotated[float, Ge(0)]] = {}
+    # a file of `saobp tokens`, which encoders read in place of the corpus
+    tokens: str | None = None
+    # for a row of the tables: what schedules and limits were fitted to
+    minutes: Positive | None = None
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.tokenizer in ("wordpiece", "bpe") and self.vocabulary is None:
-            raise ValueError(f"tokenizer '{self.tokenizer}' is trained on the corpus: give it a vocabulary")
+            raise ValueError(
+                f"tokenizer '{self.tokenizer}' is trained on the corpus: give it a vocabulary"
+            )
         if self.tokenizer in ("gpt2", "bpe"):
-            raise ValueError(f"tokenizer '{self.tokenizer}' has no [MASK], which encoders need: take bert or wordpiece")
+            raise ValueError(
+                f"tokenizer '{self.tokenizer}' has no [MASK], which encoders need: take bert or wordpiece"
+            )
         if self.beyond and self.beyond.model not in self.models:
-            raise ValueError(f"beyond.model: '{self.beyond.model}' is none of `models`, whose runs it looks at")
+            raise ValueError(
+                f"beyond.model: '{self.beyond.model}' is none of `models`, whose runs it looks at"
+            )
         recipes.refuse_untrained_positions("attention.length", self.attention.length, self.pretrain)
-        for key in recipes.LIMITS if self.beyond else ():  # its models read the text of the others
+        # its models read the text of the others
+        for key in recipes.LIMITS if self.beyond else ():
             own, usual = (getattr(recipe, key) for recipe in (self.beyond.pretrain, self.pretrain))
             if own != usual:
-                raise ValueError(f"beyond.pretrain.{key} {own} is not pretrain.{key} {usual}: give both the same")
+                raise ValueError(
+                    f"beyond.pretrain.{key} {own} is not pretrain.{key} {usual}: give both the same"
+                )
         return self
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return every (model, algorithm) that is trained: `algorithms`, or a size's own list if it has one."""
+        """Return every (model, algorithm) that is trained: `algorithms`, or a size's own list if it
+        has one.
+        """
         return [(m, a) for m in self.models for a in self.algorithms_of.get(m, self.algorithms)]
 
     def looked_at(self) -> list[tuple[str, str, str]]:
@@ -77,7 +114,9 @@ class Study(typed_by_hand.Strict):
         return [(m, a, task) for m, a in pairs for task in plan.tasks_of.get(m, plan.tasks)]
 
     def recipe(self, model: str) -> Pretraining:
-        """Return how an encoder ("mini") or decoder ("gpt2-mini") is pretrained, by its size's own schedule if any."""
+        """Return how an encoder ("mini") or decoder ("gpt2-mini") is pretrained, by its size's own
+        schedule if any.
+        """
         size = model.removeprefix(labels.DECODER)
         usual = self.section("decoder").pretrain if labels.is_decoder(model) else self.pretrain
         return usual.changed(**dict(self.schedules[size])) if size in self.schedules else usual
@@ -87,9 +126,13 @@ class Study(typed_by_hand.Strict):
         return self.recipe(labels.DECODER + size)
 
     def section(self, name: str) -> Any:
-        """Return a section that a study may leave out. Raises StudyError, one line, if this one does."""
+        """Return a section that a study may leave out. Raises StudyError, one line, if this one
+        does.
+        """
         if (found := getattr(self, name)) is None:
-            raise StudyError(f"study {self.name} has no section `{name}`: add it, or take a study that has one")
+            raise StudyError(
+                f"study {self.name} has no section `{name}`: add it, or take a study that has one"
+            )
         return found
 
 
@@ -106,16 +149,23 @@ def find(name_or_path: str | Path) -> Path:
     known = paths.root() / "notebooks" / "studies" / f"{text}.yaml"
     if "/" not in text and known.is_file():
         return known
-    if any(text in typed_by_hand.read(plan) for plan in (paths.root() / "data" / "plan").glob("*.yaml")):
-        raise StudyError(f"{text!r} is a planned study, a section of data/plan: SCALE.md has the command of its runs")
+    if any(
+        text in typed_by_hand.read(plan) for plan in (paths.root() / "data" / "plan").glob("*.yaml")
+    ):
+        raise StudyError(
+            f"{text!r} is a planned study, a section of data/plan: SCALE.md has the command of its runs"
+        )
     raise StudyError(f"no study is called {text!r}: choose one of {', '.join(available())}")
 
 
 def load_study(name_or_path: str | Path) -> Study:
-    """Read a study and check every key. Raises StudyError, one line that names the file and the key."""
+    """Read a study and check every key. Raises StudyError, one line that names the file and the
+    key.
+    """
     path = find(name_or_path)
     try:
-        # as JSON: what YAML alone has, such as a date, is a text there, and an error speaks of arrays and objects
+        # as JSON: what YAML alone has, such as a date, is a text there, and an error speaks of
+        # arrays and objects
         study = Study.model_validate_json(json.dumps(typed_by_hand.read(path), default=str))
     except ValidationError as error:
         raise StudyError(f"{path}: {_explain(error)}") from None
@@ -123,7 +173,9 @@ def load_study(name_or_path: str | Path) -> Study:
         lost = f"{path}: no such study; choose one of {', '.join(available())}, or the path of your own"
         raise StudyError(str(error) if path.is_file() else lost) from None
     if study.name != path.stem:
-        raise StudyError(f"{path}: key 'name' must be the file's own, '{path.stem}': runs find each other by it")
+        raise StudyError(
+            f"{path}: key 'name' must be the file's own, '{path.stem}': runs find each other by it"
+        )
     return study
 
 
@@ -131,7 +183,11 @@ def _explain(error: ValidationError) -> str:
     """Put the first validation error in one line that names the key, and the key that was meant."""
     key, first = typed_by_hand.first_flaw(error)
     if first["type"] == typed_by_hand.UNKNOWN:
-        known = {key for kind in (Study, *vars(recipes).values()) for key in getattr(kind, "model_fields", ())}
+        known = {
+            key
+            for kind in (Study, *vars(recipes).values())
+            for key in getattr(kind, "model_fields", ())
+        }
         close = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)
         return f"unknown key {key!r}" + (f": did you mean '{close[0]}'?" if close else "")
     if first["type"] == "missing":

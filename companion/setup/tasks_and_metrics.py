@@ -1,4 +1,6 @@
-"""The paper's tasks as values: where each lies, what is read, which metrics score it (Tables 2, 3, 7, 8)."""
+"""The paper's tasks as values: where each lies, what is read, which metrics score it (Tables 2, 3,
+7, 8).
+"""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,15 +11,19 @@ class TaskSpec:
     """One benchmark: its columns on the hub, its labels and its metrics, the headline first."""
 
     name: str
-    title: str  # for readers; of a GLUE task also its column in data/published
+    # for readers; of a GLUE task also its column in data/published
+    title: str
     dataset: str
     config: str
     kind: Literal["classification", "regression", "choice", "span"]
-    texts: tuple[str, ...]  # columns; choice: article, question (or none), options; span: question, context
+    # columns; choice: article, question (or none), options; span: question, context
+    texts: tuple[str, ...]
     labels: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ("accuracy",)
-    gold: str = "label"  # the column that holds the answer
-    passage: str = ""  # the column that several questions may be about; "" without one
+    # the column that holds the answer
+    gold: str = "label"
+    # the column that several questions may be about; "" without one
+    passage: str = ""
     train_split: str = "train"
     evaluation_split: str = "validation"
 
@@ -28,17 +34,22 @@ class TaskSpec:
 
     @property
     def num_labels(self) -> int:
-        """Outputs of the head: classes; one score for a regression or an option, two for a span's ends."""
+        """Outputs of the head: classes; one score for a regression or an option, two for a span's
+        ends.
+        """
         return {"classification": len(self.labels), "span": 2}.get(self.kind, 1)
 
 
-def _glue(name: str, title: str, texts: tuple[str, ...], labels: tuple[str, ...], **more: Any) -> TaskSpec:
+def _glue(
+    name: str, title: str, texts: tuple[str, ...], labels: tuple[str, ...], **more: Any
+) -> TaskSpec:
     kind = "classification" if labels else "regression"
     return TaskSpec(name, title, "nyu-mll/glue", name, kind, texts, labels, **more)
 
 
 _ENTAILMENT = ("entailment", "not_entailment")
-_PARAPHRASE = ("accuracy", "f1")  # the paper's MRPC and QQP are accuracies
+# the paper's MRPC and QQP are accuracies
+_PARAPHRASE = ("accuracy", "f1")
 _SENTENCES = ("sentence1", "sentence2")
 
 # fmt: off
@@ -66,10 +77,14 @@ TASKS: dict[str, TaskSpec] = {
     )
 }
 # fmt: on
-GRAPHS_OF = "race"  # the task whose attention graphs Figures 2 and 5 are of
-GLUE = {name: spec.title for name, spec in TASKS.items() if spec.dataset.endswith("glue")}  # in Table 8's order
-BENCHMARKS = {"glue": "GLUE", "hellaswag": "HellaSwag", "race": "RACE_Middle", "squad": "SQuAD"}  # Table 2's columns
-PRINTED = GLUE | BENCHMARKS | {"boolq": "BoolQ"}  # a task, or "glue", and its column in data/published
+# the task whose attention graphs Figures 2 and 5 are of
+GRAPHS_OF = "race"
+# in Table 8's order
+GLUE = {name: spec.title for name, spec in TASKS.items() if spec.dataset.endswith("glue")}
+# Table 2's columns
+BENCHMARKS = {"glue": "GLUE", "hellaswag": "HellaSwag", "race": "RACE_Middle", "squad": "SQuAD"}
+# a task, or "glue", and its column in data/published
+PRINTED = GLUE | BENCHMARKS | {"boolq": "BoolQ"}
 
 # rows of the public splits, as the hub states them: what a local copy is measured against
 HUB_ROWS: dict[tuple[str, str | None], dict[str, int]] = {
@@ -78,7 +93,11 @@ HUB_ROWS: dict[tuple[str, str | None], dict[str, int]] = {
     ("nyu-mll/glue", "mrpc"): {"train": 3668, "validation": 408},
     ("nyu-mll/glue", "qqp"): {"train": 363846, "validation": 40430},
     ("nyu-mll/glue", "stsb"): {"train": 5749, "validation": 1500},
-    ("nyu-mll/glue", "mnli"): {"train": 392702, "validation_matched": 9815, "validation_mismatched": 9832},
+    ("nyu-mll/glue", "mnli"): {
+        "train": 392702,
+        "validation_matched": 9815,
+        "validation_mismatched": 9832,
+    },
     ("nyu-mll/glue", "qnli"): {"train": 104743, "validation": 5463},
     ("nyu-mll/glue", "rte"): {"train": 2490, "validation": 277},
     ("nyu-mll/glue", "wnli"): {"train": 635, "validation": 71},
@@ -88,6 +107,14 @@ HUB_ROWS: dict[tuple[str, str | None], dict[str, int]] = {
     ("google/boolq", "default"): {"train": 9427, "validation": 3270},
     ("bookcorpus/bookcorpus", None): {"train": 74004228},
     ("Skylion007/openwebtext", None): {"train": 8013769},
-    ("Salesforce/wikitext", "wikitext-103-v1"): {"train": 1801350, "validation": 3760, "test": 4358},
-    ("Salesforce/wikitext", "wikitext-103-raw-v1"): {"train": 1801350, "validation": 3760, "test": 4358},
+    ("Salesforce/wikitext", "wikitext-103-v1"): {
+        "train": 1801350,
+        "validation": 3760,
+        "test": 4358,
+    },
+    ("Salesforce/wikitext", "wikitext-103-raw-v1"): {
+        "train": 1801350,
+        "validation": 3760,
+        "test": 4358,
+    },
 }

@@ -1,6 +1,8 @@
-"""YAML and numbers as people type them, by the rules of YAML 1.2, and models of what a file may say.
+"""YAML and numbers as people type them, by the rules of YAML 1.2, and models of what a file may
+say.
 
-`010` is ten and `1:30` a text (YAML 1.1 reads eight and ninety), `1e-4` is a number, a key that stands twice an error.
+`010` is ten and `1:30` a text (YAML 1.1 reads eight and ninety), `1e-4` is a number, a key that
+stands twice an error.
 """
 
 import ast
@@ -13,20 +15,27 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML, YAMLError
 
-KINDS = {kind.__name__: kind for kind in (int, float, bool, str)}  # annotations of a parameter that are looked at
-UNKNOWN = "extra_forbidden"  # what pydantic calls a key that is not known
+# annotations of a parameter that are looked at
+KINDS = {kind.__name__: kind for kind in (int, float, bool, str)}
+# what pydantic calls a key that is not known
+UNKNOWN = "extra_forbidden"
 
 
 class Strict(BaseModel):
-    """What a file says: a key that it does not know, or a value of another type, is an error; nothing changes later."""
+    """What a file says: a key that it does not know, or a value of another type, is an error;
+    nothing changes later.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     def __str__(self) -> str:
-        return repr(self)  # pydantic's lacks the class, and what a run depends on is told by this text
+        # pydantic's lacks the class, and what a run depends on is told by this text
+        return repr(self)
 
     def changed(self, **values: Any) -> Self:
-        """Return a copy with other values, checked as a new one is: ValidationError, a ValueError, if one is wrong."""
+        """Return a copy with other values, checked as a new one is: ValidationError, a ValueError,
+        if one is wrong.
+        """
         return type(self).model_validate(dict(self) | values)
 
 
@@ -41,7 +50,9 @@ def first_flaw(error: ValidationError) -> tuple[str, ErrorDetails]:
 
 
 def parse(text: str) -> Any:
-    """Return the value of a YAML text. Raises ValueError, one line with the place, if it is none."""
+    """Return the value of a YAML text. Raises ValueError, one line with the place, if it is
+    none.
+    """
     try:
         return YAML(typ="safe", pure=True).load(text)
     except YAMLError as error:
@@ -52,7 +63,9 @@ def parse(text: str) -> Any:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the keys and values of a YAML file. Raises ValueError that names the file if it has none."""
+    """Return the keys and values of a YAML file. Raises ValueError that names the file if it has
+    none.
+    """
     try:
         if not isinstance(found := parse(path.read_text(encoding="utf-8")), dict):
             raise ValueError("it has no keys")
@@ -63,9 +76,11 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def value(text: str, like: Any) -> Any:
-    """Return the value of a text typed for a parameter whose default is `like`, or of the type `like`.
+    """Return the value of a text typed for a parameter whose default is `like`, or of the type
+    `like`.
 
-    Texts stay as they are; whole numbers are decimal; a float may be typed as a whole number, and is finite.
+    Texts stay as they are; whole numbers are decimal; a float may be typed as a whole number, and
+    is finite.
     Raises ValueError if the text is of another type.
     """
     kind = like if isinstance(like, type) else object if like is None else type(like)
@@ -74,7 +89,8 @@ def value(text: str, like: Any) -> Any:
     if kind is list and like:
         kind = list[type(like[0])]
     found = parse(text)
-    json.dumps(found, allow_nan=False, default=str)  # a ValueError for what is not finite
+    # a ValueError for what is not finite
+    json.dumps(found, allow_nan=False, default=str)
     try:
         return TypeAdapter(kind, config=ConfigDict(strict=True)).validate_python(found)
     except ValidationError as error:
@@ -86,15 +102,21 @@ def value(text: str, like: Any) -> Any:
 def declared(source: str) -> dict[str, Any]:
     """Return the parameters that a cell declares, with their defaults: `a = 1`, `b: float = 0.5`.
 
-    For a default that the cell computes stands the type of its annotation, or `object`. An annotation `float` makes a
-    whole number a float. Raises SyntaxError if the cell is no Python; IPython's own lines are passed over.
+    For a default that the cell computes stands the type of its annotation, or `object`. An
+    annotation `float` makes a whole number a float. Raises SyntaxError if the cell is no Python;
+    IPython's own lines are passed over.
     """
-    # papermill's `inspect_notebook` loses a parameter whose line has a second `=`, cuts a text at its `#`, takes code
-    # below a parameter for its value, and refuses a notebook that names no kernel
+    # papermill's `inspect_notebook` loses a parameter whose line has a second `=`, cuts a text at
+    # its `#`, takes code below a parameter for its value, and refuses a notebook that names no
+    # kernel
     found = {}
     for node in ast.parse(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE)).body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
-            kind = KINDS.get(ast.unparse(node.annotation), object) if isinstance(node, ast.AnnAssign) else object
+            kind = (
+                KINDS.get(ast.unparse(node.annotation), object)
+                if isinstance(node, ast.AnnAssign)
+                else object
+            )
             try:
                 default = ast.literal_eval(node.value)
             except (ValueError, TypeError):

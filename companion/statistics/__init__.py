@@ -13,6 +13,18 @@ from companion.statistics.paired import holm, item_errors, paired_difference
 from companion.statistics.seeds import borrow, level_at, seed_variance, sign_flip_interval
 
 __all__ = [
-    "Error", "Estimate", "borrow", "geometric_interval", "holm", "item_errors", "level_at", "mean_interval",
-    "median_interval", "on_scale", "over_samples", "paired_difference", "seed_variance", "sign_flip_interval",
-]  # fmt: skip
+    "Error",
+    "Estimate",
+    "borrow",
+    "geometric_interval",
+    "holm",
+    "item_errors",
+    "level_at",
+    "mean_interval",
+    "median_interval",
+    "on_scale",
+    "over_samples",
+    "paired_difference",
+    "seed_variance",
+    "sign_flip_interval",
+]

@@ -16,15 +16,20 @@ from companion.statistics.task_scores import Score, by_pretraining, headline_int
 
 
 def study_of(records: Sequence[Record]) -> str:
-    """The one study that records come from ("none" without a record); ValueError for records of several."""
+    """The one study that records come from ("none" without a record); ValueError for records of
+    several.
+    """
     names = sorted({record["study"] for record in records})
     if len(names) > 1:
-        raise ValueError(f"records: of several studies ({', '.join(names)}); choose the records of one")
+        raise ValueError(
+            f"records: of several studies ({', '.join(names)}); choose the records of one"
+        )
     return names[0] if names else "none"
 
 
 def models(records: Iterable[Record]) -> list[str]:
-    """The encoders with runs, one a size in the paper's order; a scaled-down one only where the size itself has no run.
+    """The encoders with runs, one a size in the paper's order; a scaled-down one only where the
+    size itself has no run.
 
     A size whose cost alone was measured is named where nothing else has a run.
     """
@@ -33,15 +38,20 @@ def models(records: Iterable[Record]) -> list[str]:
 
 
 def sizes(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
-    """Every size of the paper, by the model that has its runs (`models`), or by its own name where there are none."""
+    """Every size of the paper, by the model that has its runs (`models`), or by its own name where
+    there are none.
+    """
     found = _by_size(records, decoder)
     return [found.get(size, labels.DECODER * decoder + size) for size in labels.PAPER_SIZES]
 
 
 def _by_size(records: Iterable[Record], decoder: bool = False) -> dict[str, str]:
     named = {(run["parameters"].get("model"), run["stage"] == "cost") for run in records}
-    trained = {name for name, timed in named if name and not timed} or {name for name, _ in named if name}
-    scaled_first = sorted(trained, key=lambda name: (not labels.is_scaled_down(name), name))  # the last one stays
+    trained = {name for name, timed in named if name and not timed} or {
+        name for name, _ in named if name
+    }
+    # the last one stays
+    scaled_first = sorted(trained, key=lambda name: (not labels.is_scaled_down(name), name))
     return {labels.size(name): name for name in scaled_first if labels.is_decoder(name) == decoder}
 
 
@@ -52,7 +62,9 @@ def algorithms(records: Iterable[Record]) -> list[str]:
 
 
 def score_estimate(*tasks: list[Score]) -> Estimate | None:
-    """Mean score of one task or of several, in percent, over seeds and items; None unless some seed has all tasks."""
+    """Mean score of one task or of several, in percent, over seeds and items; None unless some seed
+    has all tasks.
+    """
     keys = _in_all([{run.key for run in runs} for runs in tasks])
     own = [[run for run in runs if run.key in keys] for runs in tasks]
     if not keys:
@@ -60,17 +72,26 @@ def score_estimate(*tasks: list[Score]) -> Estimate | None:
     if len(own) == len(own[0]) == 1:
         ((run,),) = own
         error = 0.0 if run.labels is None else item_errors([run.answers], run.labels)[0]
-        return Estimate(run.value, *headline_interval(run.metric, run.value, run.items, error), 1, run.items)
+        return Estimate(
+            run.value, *headline_interval(run.metric, run.value, run.items, error), 1, run.items
+        )
     errors = [errors_over_items(by_pretraining(runs)) for runs in own]
-    return _average([{run.key: run.value for run in runs} for runs in own], errors, sum(runs[0].items for runs in own))
+    return _average(
+        [{run.key: run.value for run in runs} for runs in own],
+        errors,
+        sum(runs[0].items for runs in own),
+    )
 
 
 def errors_over_items(runs: list[Score]) -> tuple[float, float]:
-    """`item_errors` of runs, in points; a run's whole error where items differ, or no draw of them moves a score."""
+    """`item_errors` of runs, in points; a run's whole error where items differ, or no draw of them
+    moves a score.
+    """
     whole, found = float(np.mean([run.item_error for run in runs])), (0.0, 0.0)
     if len(runs) > 1 and same_items(runs):
         found = item_errors([run.answers for run in runs], runs[0].labels)
-    return found if found[1] else (whole, whole)  # a shared error of 0 is one: seeds may share nothing
+    # a shared error of 0 is one: seeds may share nothing
+    return found if found[1] else (whole, whole)
 
 
 def _in_all(tasks: Sequence[Collection[Any]]) -> list[Any]:
@@ -78,8 +99,12 @@ def _in_all(tasks: Sequence[Collection[Any]]) -> list[Any]:
     return sorted(set.intersection(*map(set, tasks)), key=str)
 
 
-def _average(by_task: list[dict[Any, float]], errors: Sequence[tuple[float, float]], items: int) -> Estimate:
-    """Mean over tasks, then over pretraining seeds or the fine-tuning seeds of a single one; errors add in squares."""
+def _average(
+    by_task: list[dict[Any, float]], errors: Sequence[tuple[float, float]], items: int
+) -> Estimate:
+    """Mean over tasks, then over pretraining seeds or the fine-tuning seeds of a single one; errors
+    add in squares.
+    """
     keys = _in_all(by_task)
     values = pd.Series([float(np.mean([found[key] for found in by_task])) for key in keys])
     by_seed = values.groupby([key[0] for key in keys]).mean()
@@ -89,24 +114,33 @@ def _average(by_task: list[dict[Any, float]], errors: Sequence[tuple[float, floa
 
 
 def score_difference(ours: list[Score], theirs: list[Score]) -> Estimate | None:
-    """Ours minus theirs, by seed where they share seeds; None where a side has no run, or a run other items."""
+    """Ours minus theirs, by seed where they share seeds; None where a side has no run, or a run
+    other items.
+    """
     if not ours or not theirs or not same_items(ours + theirs):
         return None
     left, right = ({run.key: run for run in side} for side in (ours, theirs))
-    if keys := sorted(left.keys() & right.keys(), key=str):  # else all runs
+    # else all runs
+    if keys := sorted(left.keys() & right.keys(), key=str):
         ours, theirs = ([side[key] for key in keys] for side in (left, right))
     answers = ([run.answers for run in by_pretraining(side)] for side in (ours, theirs))
     return paired_difference(*answers, ours[0].labels)
 
 
-def average_difference(ours: dict[str, list[Score]], theirs: dict[str, list[Score]]) -> Estimate | None:
-    """Difference of two averages over tasks; None unless every task has both sides and some seed has all tasks.
+def average_difference(
+    ours: dict[str, list[Score]], theirs: dict[str, list[Score]]
+) -> Estimate | None:
+    """Difference of two averages over tasks; None unless every task has both sides and some seed
+    has all tasks.
 
-    The seeds are those of pretraining; a single one counts as one run, whose interval covers its fine-tuning seeds.
+    The seeds are those of pretraining; a single one counts as one run, whose interval covers its
+    fine-tuning seeds.
     """
     by_task = [seed_differences(ours[task], theirs[task]) for task in ours]
     keys = _in_all(by_task)
-    own = [[[run for run in side[task] if run.key in keys] for side in (ours, theirs)] for task in ours]
+    own = [
+        [[run for run in side[task] if run.key in keys] for side in (ours, theirs)] for task in ours
+    ]
     gaps = [score_difference(*sides) for sides in own]
     if not keys or None in gaps:
         return None
@@ -121,19 +155,29 @@ def seed_differences(ours: list[Score], theirs: list[Score]) -> dict[tuple[Any, 
 
 
 def matrix(record: Record, kind: str = "refined") -> dict[str, Any]:
-    """The attention measures of a record: of the refined matrix or, as of plain attention, the raw, its only one."""
+    """The attention measures of a record: of the refined matrix or, as of plain attention, the raw,
+    its only one.
+    """
     matrices = record["metrics"]["matrices"]
     return matrices.get(kind) or matrices.get("raw") or {}
 
 
-def mean_of(run: Record, name: str, layers: slice = slice(None), kind: str = "refined") -> float | None:
-    """One attention measure of a run: the mean over some of its layers and all heads, None where it is undefined."""
+def mean_of(
+    run: Record, name: str, layers: slice = slice(None), kind: str = "refined"
+) -> float | None:
+    """One attention measure of a run: the mean over some of its layers and all heads, None where it
+    is undefined.
+    """
     return nested_mean((matrix(run, kind).get(name) or [])[layers] or None)
 
 
 def mean_over_runs(values: Iterable[float | Estimate | None]) -> Estimate | None:
-    """Mean over runs with Student's interval and the error over samples where all have one; a single run keeps its."""
-    runs = [x if isinstance(x, Estimate) else Estimate(x, nan, nan, 1) for x in values if x is not None]
+    """Mean over runs with Student's interval and the error over samples where all have one; a
+    single run keeps its.
+    """
+    runs = [
+        x if isinstance(x, Estimate) else Estimate(x, nan, nan, 1) for x in values if x is not None
+    ]
     runs = [run for run in runs if isfinite(run.value)]
     if len(runs) < 2:
         return runs[0] if runs else None
@@ -143,7 +187,9 @@ def mean_over_runs(values: Iterable[float | Estimate | None]) -> Estimate | None
 
 
 def nested_mean(values: Any) -> float | None:
-    """Mean of nested lists of numbers, undefined entries (None, NaN) left out; None if nothing is left."""
+    """Mean of nested lists of numbers, undefined entries (None, NaN) left out; None if nothing is
+    left.
+    """
     flat = np.array(values, dtype=float)
     flat = flat[np.isfinite(flat)]
     return float(flat.mean()) if flat.size else None

@@ -1,4 +1,6 @@
-"""Intervals of one number: over the items or samples it was measured on and the seeds it was trained with."""
+"""Intervals of one number: over the items or samples it was measured on and the seeds it was
+trained with.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +14,34 @@ import numpy as np
 from scipy import stats
 from scipy.optimize import brentq
 
-LEVEL = 0.05  # of a finding by chance; family-wise where many comparisons stand together
-TAILS = (LEVEL / 2, 1 - LEVEL / 2)  # quantiles that a 95 % interval ends at
-NORMAL = float(stats.norm.ppf(TAILS[1]))  # half a 95 % interval in standard errors, by the normal law
+# of a finding by chance; family-wise where many comparisons stand together
+LEVEL = 0.05
+# quantiles that a 95 % interval ends at
+TAILS = (LEVEL / 2, 1 - LEVEL / 2)
+# half a 95 % interval in standard errors, by the normal law
+NORMAL = float(stats.norm.ppf(TAILS[1]))
 LEAST_P = 1e-300
-ROUNDING = 1e-12  # of the largest number: samples that differ by less are alike
+# of the largest number: samples that differ by less are alike
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Error:
-    """Independent parts of a standard error, each with the degrees of freedom it was estimated with (inf: known).
+    """Independent parts of a standard error, each with the degrees of freedom it was estimated with
+    (inf: known).
 
-    Half an interval is the root of the sum of squares of the parts' own, each by Student's law with its own degrees of
-    freedom (the method of variance estimates recovery). Satterthwaite's single law takes two seeds that agree by chance
-    for many.
+    Half an interval is the root of the sum of squares of the parts' own, each by Student's law with
+    its own degrees of freedom (the method of variance estimates recovery). Satterthwaite's single
+    law takes two seeds that agree by chance for many.
     """
 
     parts: tuple[tuple[float, float], ...]
 
     @classmethod
     def of(cls, seeds: float, freedom: float, items: float = 0.0, *, least: float = 0.0) -> Error:
-        """Return the error of `seeds`, with so many degrees of freedom, and of `items`, together not below `least`."""
+        """Return the error of `seeds`, with so many degrees of freedom, and of `items`, together
+        not below `least`.
+        """
         items = max(items, float(np.sqrt(max(least**2 - seeds**2, 0.0))))
         return cls(tuple((size, law) for size, law in ((seeds, freedom), (items, inf)) if size > 0))
 
@@ -46,17 +55,25 @@ class Error:
         return self._reach(0.5 - level / 2)
 
     def p(self, value: float) -> float:
-        """Return the two-sided p-value of a number: one minus the level at which its interval ends at 0."""
+        """Return the two-sided p-value of a number: one minus the level at which its interval ends
+        at 0.
+        """
         if value == 0:
             return 1.0
         beyond: Callable[[float], float] = lambda q: self._reach(float(np.exp(q))) - abs(value)  # noqa: E731
         ends = log(LEAST_P), log(0.5)
-        return 2 * LEAST_P if beyond(ends[0]) < 0 else float(2 * np.exp(brentq(beyond, *ends, xtol=1e-12)))
+        return (
+            2 * LEAST_P
+            if beyond(ends[0]) < 0
+            else float(2 * np.exp(brentq(beyond, *ends, xtol=1e-12)))
+        )
 
     def with_seeds(self, before: int, after: int) -> Error:
         """Return what the error would be with another number of seeds; the items' part stays."""
         shrunk, freedom = (before / after) ** 0.5, (after - 1) / (before - 1)
-        return Error(tuple((s, law) if law == inf else (s * shrunk, law * freedom) for s, law in self.parts))
+        return Error(
+            tuple((s, law) if law == inf else (s * shrunk, law * freedom) for s, law in self.parts)
+        )
 
     def _reach(self, tail: float) -> float:
         return hypot(*(size * float(stats.t.isf(tail, law)) for size, law in self.parts))
@@ -64,20 +81,29 @@ class Error:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean, or a difference of two, with its 95 % interval, and how many seeds and items stand behind it."""
+    """A mean, or a difference of two, with its 95 % interval, and how many seeds and items stand
+    behind it.
+    """
 
     value: float
     low: float
     high: float
     seeds: int
     items: int | None = None
-    error: Error | None = None  # behind the interval, where it was made from one
-    over_items: tuple[float, float] = (nan, nan)  # of a difference: the errors of `item_errors`
-    sign_test: float = nan  # its p-value where there is no interval
+    # behind the interval, where it was made from one
+    error: Error | None = None
+    # of a difference: the errors of `item_errors`
+    over_items: tuple[float, float] = (nan, nan)
+    # its p-value where there is no interval
+    sign_test: float = nan
 
     @classmethod
-    def of(cls, value: float, error: Error | None, seeds: int, items: int | None = None) -> Estimate:
-        """Return a value with the interval of its error; without one (NaN ends) where the error is 0 or not known."""
+    def of(
+        cls, value: float, error: Error | None, seeds: int, items: int | None = None
+    ) -> Estimate:
+        """Return a value with the interval of its error; without one (NaN ends) where the error is
+        0 or not known.
+        """
         if error is None or not (isfinite(error.size) and error.size > 0):
             return cls(value, nan, nan, seeds, items)
         reach = error.reach()
@@ -85,19 +111,25 @@ class Estimate:
 
     @property
     def half_width(self) -> float:
-        """Half the width of the interval: the number after the ± sign (NaN if there is no interval)."""
+        """Half the width of the interval: the number after the ± sign (NaN if there is no
+        interval).
+        """
         return (self.high - self.low) / 2
 
     @property
     def p(self) -> float:
-        """Two-sided p-value of its distance from 0, by the law of its interval; without one that of the sign test."""
+        """Two-sided p-value of its distance from 0, by the law of its interval; without one that of
+        the sign test.
+        """
         return self.error.p(self.value) if self.error else self.sign_test
 
 
 def on_scale(found: Estimate, top: float = inf) -> Estimate:
-    """Return an estimate whose interval stays between 0 and `top`: half-widths on the scale of logarithms or logits.
+    """Return an estimate whose interval stays between 0 and `top`: half-widths on the scale of
+    logarithms or logits.
 
-    To first order. An estimate at 0 or `top`, and an interval that was not made from an error, stay as they are.
+    To first order. An estimate at 0 or `top`, and an interval that was not made from an error, stay
+    as they are.
     """
     value, half = found.value, found.half_width
     if found.error is None or not (0 < value < top and half > 0):
@@ -110,12 +142,19 @@ def on_scale(found: Estimate, top: float = inf) -> Estimate:
 
 
 def perplexity_interval(loss: Estimate) -> dict[str, Any]:
-    """Return what a record holds of a loss over sequences (nats per token): the exponential's interval, the number."""
-    return {"perplexity_interval": [exp(min(end, 700)) for end in (loss.low, loss.high)], "sequences": loss.items}
+    """Return what a record holds of a loss over sequences (nats per token): the exponential's
+    interval, the number.
+    """
+    return {
+        "perplexity_interval": [exp(min(end, 700)) for end in (loss.low, loss.high)],
+        "sequences": loss.items,
+    }
 
 
 def perplexity(found: Mapping[str, Any]) -> Estimate | None:
-    """Return the perplexity that a record's metrics hold, with its interval over sequences; None without one."""
+    """Return the perplexity that a record's metrics hold, with its interval over sequences; None
+    without one.
+    """
     if found.get("perplexity") is None:
         return None
     low, high = (nan if end is None else end for end in found["perplexity_interval"])
@@ -123,12 +162,17 @@ def perplexity(found: Mapping[str, Any]) -> Estimate | None:
 
 
 def mean_interval(
-    values: Sequence[float], *, item_error: float = 0.0, least: float = 0.0, items: int | None = None
+    values: Sequence[float],
+    *,
+    item_error: float = 0.0,
+    least: float = 0.0,
+    items: int | None = None,
 ) -> Estimate:
     """Mean over seeds with an interval that covers the choice of seeds and of items.
 
-    The `Error` has two parts, together not below `least`: s/sqrt(S) over S seeds, with S - 1 degrees of freedom, and
-    `item_error` over the items, which seeds share. One seed: the items only. No error: no interval (NaN ends).
+    The `Error` has two parts, together not below `least`: s/sqrt(S) over S seeds, with S - 1
+    degrees of freedom, and `item_error` over the items, which seeds share. One seed: the items
+    only. No error: no interval (NaN ends).
     Raises ValueError if `values` is empty or not finite.
     """
     values = np.asarray(values, dtype=float)
@@ -141,15 +185,19 @@ def mean_interval(
 
 
 def geometric_interval(ratios: Sequence[float]) -> Estimate:
-    """Geometric mean of positive ratios, one a seed, with the ends of `mean_interval` of their logarithms."""
+    """Geometric mean of positive ratios, one a seed, with the ends of `mean_interval` of their
+    logarithms.
+    """
     found = mean_interval(np.log(ratios))
     return Estimate(exp(found.value), exp(found.low), exp(found.high), found.seeds)
 
 
 def median_interval(first: float, median: float, third: float, rounds: int) -> Estimate:
-    """Return a median of `rounds` numbers with its 95 % interval, from the median and the quartiles alone.
+    """Return a median of `rounds` numbers with its 95 % interval, from the median and the quartiles
+    alone.
 
-    Near-normal rounds: sqrt(pi / 2) deviations, 1.349 of which lie between the quartiles; Student's law, rounds - 1.
+    Near-normal rounds: sqrt(pi / 2) deviations, 1.349 of which lie between the quartiles; Student's
+    law, rounds - 1.
     Source: McGill, Tukey and Larsen 1978.
     """
     size = sqrt(pi / 2) * (third - first) / 1.349 / sqrt(rounds)
@@ -157,11 +205,13 @@ def median_interval(first: float, median: float, third: float, rounds: int) -> E
 
 
 def over_samples(totals: Sequence[float], counts: Sequence[float] | None = None) -> Estimate:
-    """Mean over independent samples, of one run, with the 95 % interval over which samples were drawn.
+    """Mean over independent samples, of one run, with the 95 % interval over which samples were
+    drawn.
 
-    With `counts` it is the ratio R of two sums, as nats over tokens: a sequence counts as a whole. Student's law with
-    n - 1 degrees of freedom, of the residuals total - R count. No interval (NaN ends) for fewer than two samples, or
-    samples alike. Raises ValueError if a total is not finite or nothing was counted.
+    With `counts` it is the ratio R of two sums, as nats over tokens: a sequence counts as a whole.
+    Student's law with n - 1 degrees of freedom, of the residuals total - R count. No interval (NaN
+    ends) for fewer than two samples, or samples alike. Raises ValueError if a total is not finite
+    or nothing was counted.
     """
     totals = np.asarray(totals, dtype=float)
     counts = np.ones_like(totals) if counts is None else np.asarray(counts, dtype=float)
@@ -171,5 +221,7 @@ def over_samples(totals: Sequence[float], counts: Sequence[float] | None = None)
     left = totals - value * counts
     if samples < 2 or np.abs(left).max() <= ROUNDING * max(1.0, np.abs(totals).max()):
         return Estimate(value, nan, nan, 1, samples)
-    reach = float(stats.t.ppf(TAILS[1], samples - 1) * left.std(ddof=1) / sqrt(samples) / counts.mean())
+    reach = float(
+        stats.t.ppf(TAILS[1], samples - 1) * left.std(ddof=1) / sqrt(samples) / counts.mean()
+    )
     return Estimate(value, value - reach, value + reach, 1, samples)

@@ -1,4 +1,6 @@
-"""Means over seeds: with a spread that several cells lend one another, without taking seeds for normal, read twice."""
+"""Means over seeds: with a spread that several cells lend one another, without taking seeds for
+normal, read twice.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, reduce
@@ -12,35 +14,56 @@ from scipy.optimize import brentq
 from companion.records.schema import Record
 from companion.statistics.intervals import Error, Estimate, mean_interval
 
-Read = Callable[[Record], float | None]  # one number of a run; None where it has none
+# one number of a run; None where it has none
+Read = Callable[[Record], float | None]
 SIDES = ("high", "original")
 DRAWS = 10_000
 
 
 def metric(*names: str) -> Read:
-    """Return what reads one number of a run's metrics by its name, or by the names of the parts that it lies in."""
+    """Return what reads one number of a run's metrics by its name, or by the names of the parts
+    that it lies in.
+    """
     return lambda run: reduce(lambda part, name: (part or {}).get(name), names, run["metrics"])
 
 
-def by_side(runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, by: str = "algorithm") -> pd.DataFrame:
-    """Return a number of the runs of some algorithms (or `by`), a row a seed and task, a column a side.
+def by_side(
+    runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, by: str = "algorithm"
+) -> pd.DataFrame:
+    """Return a number of the runs of some algorithms (or `by`), a row a seed and task, a column a
+    side.
 
     Raises ValueError where a side has two runs of one seed and task.
     """
-    keys, own = ["seed", "task", "side"], [run for run in runs if run["parameters"].get(by) in sides]
+    keys, own = (
+        ["seed", "task", "side"],
+        [run for run in runs if run["parameters"].get(by) in sides],
+    )
     each = [(run["parameters"], value) for run in own if (value := read(run)) is not None]
-    rows = [(given["seed"], str(given.get("task")), given[by], float(value)) for given, value in each]
+    rows = [
+        (given["seed"], str(given.get("task")), given[by], float(value)) for given, value in each
+    ]
     found = pd.DataFrame(rows, columns=[*keys, "value"])
     if found.duplicated(keys).any():
         raise ValueError("runs: a side has two of one seed and task; compare one model at a time")
-    return found.pivot(index=keys[:2], columns="side", values="value").reindex(columns=sides).astype(float)
+    return (
+        found.pivot(index=keys[:2], columns="side", values="value")
+        .reindex(columns=sides)
+        .astype(float)
+    )
 
 
 def seed_gaps(
-    runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, *, log: bool = False, by: str = "algorithm",
+    runs: Iterable[Record],
+    read: Read,
+    sides: Sequence[str] = SIDES,
+    *,
+    log: bool = False,
+    by: str = "algorithm",
     tasks: int = 0,
-) -> dict[Any, float]:  # fmt: skip
-    """Return the first algorithm's (or `by`) number minus the second's, per seed: a mean over the tasks of both.
+) -> dict[Any, float]:
+    """Return the first algorithm's (or `by`) number minus the second's, per seed: a mean over the
+    tasks of both.
 
     A seed counts that has all tasks that any seed has in both, or as many as are given.
     """
@@ -51,24 +74,34 @@ def seed_gaps(
     return seeds.mean()[seeds.size() == wanted].to_dict()
 
 
-def seed_gap(runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, **given: Any) -> Estimate | None:
-    """Return the mean of `seed_gaps` over seeds with Student's interval; None without a seed of both."""
+def seed_gap(
+    runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, **given: Any
+) -> Estimate | None:
+    """Return the mean of `seed_gaps` over seeds with Student's interval; None without a seed of
+    both.
+    """
     gaps = seed_gaps(runs, read, sides, **given)
     return mean_interval([*gaps.values()]) if gaps else None
 
 
 def branch_gaps(runs: Iterable[Record], sides: Sequence[str] = SIDES) -> dict[Any, float]:
-    """Return a branch's held-out loss (nats per token) minus another's, by the seed of each trunk that has both.
+    """Return a branch's held-out loss (nats per token) minus another's, by the seed of each trunk
+    that has both.
 
     ValueError where two trunks have one seed.
     """
     trunks = ((run["parameters"]["seed"], run["metrics"]["branches"]) for run in runs)
-    own = [{"parameters": {**one, "seed": seed}, "metrics": one} for seed, branches in trunks for one in branches]
+    own = [
+        {"parameters": {**one, "seed": seed}, "metrics": one}
+        for seed, branches in trunks
+        for one in branches
+    ]
     return seed_gaps(own, metric("held_out"), sides)
 
 
 def seed_variance(cells: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Return the variance between the seeds of a cell (a task, a size), and its degrees of freedom: seeds less cells.
+    """Return the variance between the seeds of a cell (a task, a size), and its degrees of freedom:
+    seeds less cells.
 
     It is the same in all cells. Raises ValueError where every cell has one seed.
     Source: restricted maximum likelihood in a one-way layout (Patterson and Thompson 1971).
@@ -81,16 +114,22 @@ def seed_variance(cells: Sequence[Sequence[float]]) -> tuple[float, int]:
 
 
 def borrow(cells: Sequence[Sequence[float]]) -> list[Estimate]:
-    """Estimate each cell's mean, with the spread between seeds that all cells show together (`seed_variance`)."""
+    """Estimate each cell's mean, with the spread between seeds that all cells show together
+    (`seed_variance`).
+    """
     variance, freedom = seed_variance(cells)
     errors = (Error.of(float(np.sqrt(variance / len(cell))), freedom) for cell in cells)
-    return [Estimate.of(float(np.mean(cell)), error, len(cell)) for cell, error in zip(cells, errors)]
+    return [
+        Estimate.of(float(np.mean(cell)), error, len(cell)) for cell, error in zip(cells, errors)
+    ]
 
 
 def sign_flip_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Return the centres that a sign-flip test of these differences keeps at a level: quantiles of subsets' means.
+    """Return the centres that a sign-flip test of these differences keeps at a level: quantiles of
+    subsets' means.
 
-    Exact where differences are symmetric. Five values or fewer have infinite ends at 95 %. Source: Hartigan 1969.
+    Exact where differences are symmetric. Five values or fewer have infinite ends at 95 %. Source:
+    Hartigan 1969.
     """
     values, tail = np.asarray(values, float), (1 - level) / 2
     if 0.5 ** len(values) > tail:
@@ -102,20 +141,25 @@ def sign_flip_interval(values: Sequence[float], level: float = 0.95) -> tuple[fl
 
 
 def level_at(analyses: Sequence[int], seeds: int, level: float = 0.95) -> float | None:
-    """Return the level of the interval at the analysis of so many seeds (see `bounds`); None without one."""
+    """Return the level of the interval at the analysis of so many seeds (see `bounds`); None
+    without one.
+    """
     limits = dict(zip(analyses, bounds(tuple(analyses), level), strict=True))
     return float(2 * stats.norm.cdf(limits[seeds]) - 1) if seeds in limits else None
 
 
 @cache
 def bounds(analyses: tuple[int, ...], level: float = 0.95) -> tuple[float, ...]:
-    """Return the bound of |Z| at each analysis, whose seeds rise, else ValueError (O'Brien and Fleming 1979).
+    """Return the bound of |Z| at each analysis, whose seeds rise, else ValueError (O'Brien and
+    Fleming 1979).
 
     C sqrt(n_K / n_k), where C makes the chance of ever crossing one 1 - `level`.
     """
     seeds = np.array(analyses, float)
     if len(seeds) == 0 or (np.diff(seeds, prepend=0) <= 0).any():
-        raise ValueError(f"analyses: {list(analyses)}; give the numbers of seeds of each reading, rising")
+        raise ValueError(
+            f"analyses: {list(analyses)}; give the numbers of seeds of each reading, rising"
+        )
     shape = np.sqrt(seeds[-1] / seeds)
     low, high = stats.norm.isf((1 - level) / 2), stats.norm.isf((1 - level) / 2 / len(seeds)) + 1e-9
     if len(seeds) == 1:
@@ -125,7 +169,9 @@ def bounds(analyses: tuple[int, ...], level: float = 0.95) -> tuple[float, ...]:
 
 
 def _crossing(seeds: np.ndarray, limits: np.ndarray, nodes: int = 801) -> float:
-    """Chance that a sum of independent normal steps leaves its limits at one of the analyses (Armitage et al. 1969)."""
+    """Chance that a sum of independent normal steps leaves its limits at one of the analyses
+    (Armitage et al. 1969).
+    """
     edges = limits * np.sqrt(seeds)
     grid = np.linspace(-edges[0], edges[0], nodes)
     density = stats.norm.pdf(grid, scale=np.sqrt(seeds[0]))

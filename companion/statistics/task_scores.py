@@ -1,4 +1,6 @@
-"""The scores of runs on tasks, read from their records: one a run, with what its sampling error needs."""
+"""The scores of runs on tasks, read from their records: one a run, with what its sampling error
+needs.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,8 +16,8 @@ from companion.records.schema import Record
 from companion.statistics.intervals import NORMAL
 
 CORRELATIONS = ("matthews", "pearson")
-# Similarities never agree to the last bit, even where a regressor ignores its input; a hundredth of the gold's spread
-# can explain at most 2 % of its variance (at r = 1: 1 - 0.99^2).
+# Similarities never agree to the last bit, even where a regressor ignores its input; a hundredth of
+# the gold's spread can explain at most 2 % of its variance (at r = 1: 1 - 0.99^2).
 COLLAPSED = 0.01
 
 
@@ -26,14 +28,20 @@ class Score:
     value: float
     metric: str
     items: int
-    key: tuple[Any, ...]  # the run's seeds: what pairs it with a run of another algorithm
-    answers: np.ndarray | None = None  # a number per item, in percent, whose mean is `value`; with labels, predictions
-    labels: np.ndarray | None = None  # of a correlation, whose predictions are a row a run, several once merged
-    constant: bool = False  # one answer to every item
+    # the run's seeds: what pairs it with a run of another algorithm
+    key: tuple[Any, ...]
+    # a number per item, in percent, whose mean is `value`; with labels, predictions
+    answers: np.ndarray | None = None
+    # of a correlation, whose predictions are a row a run, several once merged
+    labels: np.ndarray | None = None
+    # one answer to every item
+    constant: bool = False
 
     @property
     def item_error(self) -> float:
-        """Standard error of the score over the items, in points; of r (1 - r^2)/sqrt(n - 1), as of normal data."""
+        """Standard error of the score over the items, in points; of r (1 - r^2)/sqrt(n - 1), as of
+        normal data.
+        """
         if self.items < 2:
             return nan
         if self.labels is not None or self.answers is None:
@@ -55,15 +63,24 @@ def scores(records: Iterable[Record], model: str, algorithm: str, task: str) -> 
                 continue
             metric, answers = entry["metric"], np.asarray(entry["outcomes"], float)
             gold = np.asarray(entry["labels"], float) if "labels" in entry else None
-            answers, value = 100 * answers if gold is None else answers[None], float(entry["scores"][metric])
+            answers, value = (
+                100 * answers if gold is None else answers[None],
+                float(entry["scores"][metric]),
+            )
             key = (run["parameters"].get("seed"), run["parameters"].get("finetune_seed"))
-            found.append(Score(value, metric, entry["items"], key, answers, gold, bool(entry.get("constant"))))
+            found.append(
+                Score(
+                    value, metric, entry["items"], key, answers, gold, bool(entry.get("constant"))
+                )
+            )
     return found
 
 
 def failures(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[str]:
     """Return why runs of a task have no score, one reason per failed run."""
-    return [*filter(None, map(_lost, entries(select(records, model=model, algorithm=algorithm), task)))]
+    return [
+        *filter(None, map(_lost, entries(select(records, model=model, algorithm=algorithm), task)))
+    ]
 
 
 def _lost(entry: dict[str, Any]) -> str:
@@ -74,14 +91,23 @@ def _lost(entry: dict[str, Any]) -> str:
 
 
 def collapsed(gold: np.ndarray, predicted: np.ndarray, tolerance: float = COLLAPSED) -> bool:
-    """Say whether predictions spread over no more than a share of the gold's standard deviation: one answer to all."""
-    return bool(np.ptp(gold) > 0 and (np.ptp(predicted) == 0 or np.std(predicted) < tolerance * np.std(gold)))
+    """Say whether predictions spread over no more than a share of the gold's standard deviation:
+    one answer to all.
+    """
+    return bool(
+        np.ptp(gold) > 0
+        and (np.ptp(predicted) == 0 or np.std(predicted) < tolerance * np.std(gold))
+    )
 
 
-def headline_interval(metric: str, value: float, items: int, error: float = 0.0) -> tuple[float, float]:
-    """Return a score's 95 % interval over items, in percent: Clopper-Pearson, for correlations Fisher's z.
+def headline_interval(
+    metric: str, value: float, items: int, error: float = 0.0
+) -> tuple[float, float]:
+    """Return a score's 95 % interval over items, in percent: Clopper-Pearson, for correlations
+    Fisher's z.
 
-    `error`: a correlation's standard error over draws of the items (percent), not below that of normal data.
+    `error`: a correlation's standard error over draws of the items (percent), not below that of
+        normal data.
     """
     if metric in CORRELATIONS:
         if items <= 3:
@@ -95,9 +121,11 @@ def headline_interval(metric: str, value: float, items: int, error: float = 0.0)
 
 
 def by_pretraining(runs: list[Score]) -> list[Score]:
-    """One score per pretraining seed, the mean over its fine-tuning seeds; unchanged for a single one.
+    """One score per pretraining seed, the mean over its fine-tuning seeds; unchanged for a single
+    one.
 
-    Runs from one checkpoint are no independent runs: with several checkpoints, these are what counts.
+    Runs from one checkpoint are no independent runs: with several checkpoints, these are what
+    counts.
     """
     groups, merged = defaultdict(list), []
     for run in runs:
@@ -108,8 +136,13 @@ def by_pretraining(runs: list[Score]) -> list[Score]:
         own = {"answers": None, "labels": None}
         if same_items(group):
             found = [run.answers for run in group]
-            own = {"answers": np.mean(found, axis=0) if group[0].labels is None else np.vstack(found)}
-        own |= {"value": float(np.mean([run.value for run in group])), "constant": any(run.constant for run in group)}
+            own = {
+                "answers": np.mean(found, axis=0) if group[0].labels is None else np.vstack(found)
+            }
+        own |= {
+            "value": float(np.mean([run.value for run in group])),
+            "constant": any(run.constant for run in group),
+        }
         merged.append(replace(group[0], key=(seed, None), **own))
     return merged
 
@@ -117,4 +150,6 @@ def by_pretraining(runs: list[Score]) -> list[Score]:
 def same_items(runs: list[Score]) -> bool:
     """Whether all runs answered the same items."""
     first = runs[0]
-    return all(run.items == first.items and np.array_equal(run.labels, first.labels) for run in runs)
+    return all(
+        run.items == first.items and np.array_equal(run.labels, first.labels) for run in runs
+    )

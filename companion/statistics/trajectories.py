@@ -1,6 +1,8 @@
-"""Runs along training: when they start to learn, and GTD against performance (Figures 3 and 9, Table 6).
+"""Runs along training: when they start to learn, and GTD against performance (Figures 3 and 9,
+Table 6).
 
-Checkpoints of one run are not independent, and runs of one seed are alike: the intervals of the correlations know it.
+Checkpoints of one run are not independent, and runs of one seed are alike: the intervals of the
+correlations know it.
 """
 
 from collections.abc import Hashable, Sequence
@@ -16,15 +18,26 @@ from companion.records.schema import Record
 from companion.statistics import Estimate, estimates, mean_interval, task_scores
 from companion.statistics.intervals import NORMAL
 
-STARTED = 5.0  # nats: a run has started to learn at the first logged step with a training loss below it
-FEW = 3  # runs that a correlation over them takes to say anything
-LEAST = 4  # different points: through two of them any line is perfect, and three say hardly more
-FOLLOWED = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
-NEARLY_ONE = 1 - 1e-12  # atanh(1) is infinite; a perfect line keeps a finite interval
+# nats: a run has started to learn at the first logged step with a training loss below it
+STARTED = 5.0
+# runs that a correlation over them takes to say anything
+FEW = 3
+# different points: through two of them any line is perfect, and three say hardly more
+LEAST = 4
+FOLLOWED = {
+    "wikitext": "Perplexity",
+    "sst2": "SST2",
+    "hellaswag": "HellaSwag",
+    "race": "RACE-Middle",
+}
+# atanh(1) is infinite; a perfect line keeps a finite interval
+NEARLY_ONE = 1 - 1e-12
 
 
 class Correlation(NamedTuple):
-    """Pearson's r with its 95 % interval, of so many points that carry as much as `effective` independent ones."""
+    """Pearson's r with its 95 % interval, of so many points that carry as much as `effective`
+    independent ones.
+    """
 
     r: float
     low: float
@@ -34,33 +47,50 @@ class Correlation(NamedTuple):
 
 
 def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
-    """Pearson's r of one run's two series of checkpoints, with Fisher's interval at their effective sample size.
+    """Pearson's r of one run's two series of checkpoints, with Fisher's interval at their effective
+    sample size.
 
-    n / (1 + 2 sum_k (1 - k/n) a_k b_k), with the autocorrelations a, b up to a quarter of the length, between 2 (smooth
-    trends) and n (white noise). It removes no trend that both share. With three or fewer the interval is [-1, 1].
+    n / (1 + 2 sum_k (1 - k/n) a_k b_k), with the autocorrelations a, b up to a quarter of the
+    length, between 2 (smooth trends) and n (white noise). It removes no trend that both share. With
+    three or fewer the interval is [-1, 1].
     Raises ValueError for fewer than three points or a constant series. Source: Bartlett 1935.
     """
     x, y = _unit(x, y)
     n = len(x)
-    products = [(1 - k / n) * (x[k:] @ x[:-k]) * (y[k:] @ y[:-k]) for k in range(1, max(2, n // 4 + 1))]
-    return _pearson(x, y, float(np.clip(n / (1 + 2 * sum(product for product in products if product > 0)), 2, n)))
+    products = [
+        (1 - k / n) * (x[k:] @ x[:-k]) * (y[k:] @ y[:-k]) for k in range(1, max(2, n // 4 + 1))
+    ]
+    return _pearson(
+        x,
+        y,
+        float(np.clip(n / (1 + 2 * sum(product for product in products if product > 0)), 2, n)),
+    )
 
 
-def across_runs(x: Sequence[float], y: Sequence[float], factors: Sequence[Sequence[Hashable]] = ()) -> Correlation:
-    """Pearson's r of independent runs, one point per run, without what `factors` explain of either series.
+def across_runs(
+    x: Sequence[float], y: Sequence[float], factors: Sequence[Sequence[Hashable]] = ()
+) -> Correlation:
+    """Pearson's r of independent runs, one point per run, without what `factors` explain of either
+    series.
 
-    A factor names a level per run (its algorithm, its pretraining seed). Levels are taken out by least squares, at a
-    degree of freedom each; a factor with a level of its own for every run is left out.
+    A factor names a level per run (its algorithm, its pretraining seed). Levels are taken out by
+    least squares, at a degree of freedom each; a factor with a level of its own for every run is
+    left out.
     """
     recurring = [levels for levels in factors if len(set(levels)) < len(x)]
-    levels = ([[level == name for name in dict.fromkeys(levels)] for level in levels] for levels in recurring)
+    levels = (
+        [[level == name for name in dict.fromkeys(levels)] for level in levels]
+        for levels in recurring
+    )
     design = np.column_stack([np.ones(len(x)), *levels])
     left = (series - design @ np.linalg.lstsq(design, series)[0] for series in _unit(x, y))
     return _pearson(*_unit(*left), float(len(x) - np.linalg.matrix_rank(design) + 1))
 
 
 def _pearson(x: np.ndarray, y: np.ndarray, effective: float) -> Correlation:
-    """r of two series that `_unit` returns, with Fisher's 95 % interval for an effective number of points."""
+    """r of two series that `_unit` returns, with Fisher's 95 % interval for an effective number of
+    points.
+    """
     r = float(np.dot(x, y).clip(-1, 1))
     if effective <= 3:
         return Correlation(r, -1.0, 1.0, len(x), effective)
@@ -69,10 +99,14 @@ def _pearson(x: np.ndarray, y: np.ndarray, effective: float) -> Correlation:
 
 
 def _unit(x: Sequence[float], y: Sequence[float]) -> list[np.ndarray]:
-    """Both series with mean 0 and length 1. Raises ValueError for fewer than three finite pairs, or a constant."""
+    """Both series with mean 0 and length 1. Raises ValueError for fewer than three finite pairs, or
+    a constant.
+    """
     series = [np.array(each, dtype=float) for each in (x, y)]
     if len(x) != len(y) or len(x) < 3 or not np.isfinite(series).all():
-        raise ValueError(f"x, y: {len(x)} and {len(y)} points; a correlation needs at least three finite pairs")
+        raise ValueError(
+            f"x, y: {len(x)} and {len(y)} points; a correlation needs at least three finite pairs"
+        )
     for name, each in zip("xy", series):
         if np.ptp(each) <= 1e-12 * max(1.0, np.abs(each).max()):
             raise ValueError(f"{name}: all points are equal; a correlation needs variation")
@@ -82,9 +116,11 @@ def _unit(x: Sequence[float], y: Sequence[float]) -> list[np.ndarray]:
 
 
 def starts(records: Sequence[Record], of: str = "training") -> pd.DataFrame:
-    """One row a pretraining run: algorithm, seed, start (step; NaN: never) and end (held-out loss, nats).
+    """One row a pretraining run: algorithm, seed, start (step; NaN: never) and end (held-out loss,
+    nats).
 
-    `of`: the loss whose first step below `STARTED` is the start, "training" or, at its few checks, held-out "curve".
+    `of`: the loss whose first step below `STARTED` is the start, "training" or, at its few checks,
+        held-out "curve".
     """
     rows = []
     for run in select(records, "pretrain"):
@@ -97,7 +133,8 @@ def starts(records: Sequence[Record], of: str = "training") -> pd.DataFrame:
 def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
     """One row a checkpoint: algorithm, run, seed (of pretraining), step, gtd, cross_gtd, score.
 
-    For "wikitext" of pretraining's curve (held-out perplexity), for a task of its fine-tuning's, where a run kept one.
+    For "wikitext" of pretraining's curve (held-out perplexity), for a task of its fine-tuning's,
+    where a run kept one.
     """
     rows, trained = [], task == "wikitext"
     for run in select(records, "pretrain" if trained else None, model=model):
@@ -108,13 +145,16 @@ def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFram
                 if score is not None and gtd[0] is not None:
                     named = (given.get("algorithm"), run["name"], given.get("seed"))
                     rows.append((*named, point["step"], *gtd, score))
-    return pd.DataFrame(rows, columns=["algorithm", "run", "seed", "step", "gtd", "cross_gtd", "score"])
+    return pd.DataFrame(
+        rows, columns=["algorithm", "run", "seed", "step", "gtd", "cross_gtd", "score"]
+    )
 
 
 def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
     """One row a pretraining run: algorithm, run, seed, gtd, cross_gtd, mean score.
 
-    GTD is the refined attention's on the task, else on RACE-Middle; for "wikitext" the curve's last point.
+    GTD is the refined attention's on the task, else on RACE-Middle; for "wikitext" the curve's last
+    point.
     """
     if task == "wikitext":
         last = checkpoints(records, model, task).groupby("run").tail(1)
@@ -124,10 +164,14 @@ def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
         attention = select(records, "attention", model=model, algorithm=algorithm)
         measured = select(attention, task=task) or select(attention, task="race")
         by_seed = {run["parameters"].get("seed"): _gtd(estimates.matrix(run)) for run in measured}
-        for score in task_scores.by_pretraining(task_scores.scores(records, model, algorithm, task)):
+        for score in task_scores.by_pretraining(
+            task_scores.scores(records, model, algorithm, task)
+        ):
             gtd = by_seed.get(score.key[0], (None, None))
             if gtd[0] is not None:
-                rows.append((algorithm, f"{algorithm} {score.key[0]}", score.key[0], *gtd, score.value))
+                rows.append(
+                    (algorithm, f"{algorithm} {score.key[0]}", score.key[0], *gtd, score.value)
+                )
     return pd.DataFrame(rows, columns=["algorithm", "run", "seed", "gtd", "cross_gtd", "score"])
 
 
@@ -143,17 +187,21 @@ def _gtd(holder: dict[str, Any]) -> tuple[float | None, float | None]:
 
 
 def over_checkpoints(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
-    """Mean correlation of `measure` and score over runs, `on_fisher_scale` as r; seeds: runs, items: checkpoints."""
+    """Mean correlation of `measure` and score over runs, `on_fisher_scale` as r; seeds: runs,
+    items: checkpoints.
+    """
     found = on_fisher_scale(points, measure)
     ends = np.tanh([found.value, found.low, found.high]).tolist() if found else []
     return found and Estimate(*ends, len(_each(points, measure)), found.items)
 
 
 def on_fisher_scale(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
-    """Mean over pretraining seeds of Fisher's z of the mean r of a seed's runs; its items are a run's checkpoints.
+    """Mean over pretraining seeds of Fisher's z of the mean r of a seed's runs; its items are a
+    run's checkpoints.
 
-    Runs of one seed start alike: any number is as sure as one. Over several seeds the interval is Student's, its error
-    not below a run's over the root of their number. None without a run of `LEAST` different checkpoints.
+    Runs of one seed start alike: any number is as sure as one. Over several seeds the interval is
+    Student's, its error not below a run's over the root of their number. None without a run of
+    `LEAST` different checkpoints.
     """
     found = _each(points, measure)
     if not found:
@@ -168,7 +216,8 @@ def _each(points: pd.DataFrame, measure: str) -> list[tuple[Any, Correlation]]:
     """Seed and correlation of every run of `LEAST` different checkpoints that has one."""
     found = []
     for run in _long(points, measure):
-        with suppress(ValueError):  # nothing moved
+        # nothing moved
+        with suppress(ValueError):
             found.append((run["seed"].iloc[0], correlation(run[measure], run["score"])))
     return found
 
@@ -182,8 +231,12 @@ def _z(r: Any) -> Any:
     return np.arctanh(np.clip(r, -1 + 1e-9, 1 - 1e-9))
 
 
-def lacking(points: pd.DataFrame, measure: str = "gtd") -> Literal["runs", "points", "score", "gtd"]:
-    """Return what keeps these points from a correlation: too few runs, or points of one, or what never moves."""
+def lacking(
+    points: pd.DataFrame, measure: str = "gtd"
+) -> Literal["runs", "points", "score", "gtd"]:
+    """Return what keeps these points from a correlation: too few runs, or points of one, or what
+    never moves.
+    """
     if "step" not in points or points["step"].isna().all():
         return "runs"
     runs = _long(points, measure)
@@ -193,12 +246,16 @@ def lacking(points: pd.DataFrame, measure: str = "gtd") -> Literal["runs", "poin
 
 
 def over_runs(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
-    """Correlation over runs, one point per run, within algorithms and pretraining seeds; None if too few runs."""
+    """Correlation over runs, one point per run, within algorithms and pretraining seeds; None if
+    too few runs.
+    """
     points = points.dropna(subset=[measure, "score"])
     repeated = points[points.groupby("algorithm")["run"].transform("count") > 1]
     if len(repeated) < LEAST:
         return None
     with suppress(ValueError):
-        found = across_runs(repeated[measure], repeated["score"], [repeated["algorithm"], repeated["seed"]])
+        found = across_runs(
+            repeated[measure], repeated["score"], [repeated["algorithm"], repeated["seed"]]
+        )
         return Estimate(found.r, found.low, found.high, len(repeated))
     return None

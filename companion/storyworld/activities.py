@@ -1,7 +1,7 @@
 """Everyday activities told step by step: what happens next is known from the order of the steps.
 
-`{food} {object} {town} ...` are drawn once a telling; `{her}` follows the person. A step is a verb phrase in
-the past tense that continues "Anna ..." or "She ...".
+`{food} {object} {town} ...` are drawn once a telling; `{her}` follows the person. A step is a verb
+phrase in the past tense that continues "Anna ..." or "She ...".
 """
 
 from random import Random
@@ -104,11 +104,15 @@ ACTIVITIES = {
         |joined the corners with glue|laid the glass and the painting inside|drove a nail into the wall
         |hung the painting and stepped back""",
 }
-STEPS = {name: [" ".join(step.split()) for step in text.split("|")] for name, text in ACTIVITIES.items()}
+STEPS = {
+    name: [" ".join(step.split()) for step in text.split("|")] for name, text in ACTIVITIES.items()
+}
 
 
 def telling(random: Random, who: str) -> tuple[str, list[str]]:
-    """Return the title and the steps of an activity with its slots filled for one person, He or She."""
+    """Return the title and the steps of an activity with its slots filled for one person, He or
+    She.
+    """
     activity = random.choice(list(ACTIVITIES))
     slots = ("food", "object", "colour", "plant", "topic", "pet", "sewn", "instrument", "town")
     fields = {slot: lexicon.draw(random, slot) for slot in slots}
@@ -118,7 +122,8 @@ def telling(random: Random, who: str) -> tuple[str, list[str]]:
 
 
 def hellaswag(random: Random, index: int) -> dict:
-    """Return a step or two of an activity, and four endings, other steps of it, of which one is the next (HellaSwag).
+    """Return a step or two of an activity, and four endings, other steps of it, of which one is the
+    next (HellaSwag).
 
     The first step is no ending, since it never is the next one: that would give it away.
     """
@@ -126,9 +131,24 @@ def hellaswag(random: Random, index: int) -> dict:
     title, steps = telling(random, who)
     now = random.randrange(1, len(steps))
     told = range(0 if now <= 2 else now - 1, now)
-    endings = random.sample([steps[i] for i in range(1, len(steps)) if i != now and i not in told], 3)
+    endings = random.sample(
+        [steps[i] for i in range(1, len(steps)) if i != now and i not in told], 3
+    )
     endings.insert(position, steps[now])
     so_far = " ".join(f"{who if i > told[0] else name} {steps[i]}." for i in told)
-    context = {"ctx_a": so_far, "ctx_b": who, "ctx": f"{so_far} {who}", "endings": [f"{step}." for step in endings]}
-    origin = {"source_id": "", "split": "", "split_type": "indomain"}  # for the writer to fill in
-    return {"ind": 0, "activity_label": title, **context, **origin, "label": str(position), "hops": 0}
+    context = {
+        "ctx_a": so_far,
+        "ctx_b": who,
+        "ctx": f"{so_far} {who}",
+        "endings": [f"{step}." for step in endings],
+    }
+    # for the writer to fill in
+    origin = {"source_id": "", "split": "", "split_type": "indomain"}
+    return {
+        "ind": 0,
+        "activity_label": title,
+        **context,
+        **origin,
+        "label": str(position),
+        "hops": 0,
+    }

@@ -1,8 +1,10 @@
-"""A story and what is asked of it: entailment (RTE, MNLI), answers (QNLI, BoolQ, SQuAD, RACE), a pronoun (WNLI).
+"""A story and what is asked of it: entailment (RTE, MNLI), answers (QNLI, BoolQ, SQuAD, RACE), a
+pronoun (WNLI).
 
-In every story of RTE, MNLI and QNLI one chain of facts does not join: its middle is about two people (or things)
-instead of one, and a statement about it is left open. The relations that end a statement have one value (a thing has
-one owner): another contradicts it. `hops` counts the facts that the statement or question is about, stated or not.
+In every story of RTE, MNLI and QNLI one chain of facts does not join: its middle is about two
+people (or things) instead of one, and a statement about it is left open. The relations that end a
+statement have one value (a thing has one owner): another contradicts it. `hops` counts the facts
+that the statement or question is about, stated or not.
 """
 
 import re
@@ -11,12 +13,19 @@ from random import Random
 
 from companion.storyworld import language, lexicon, narrative, world
 
-TOKENS = 104  # of story, question and answer, estimated; with special tokens they fit into 128
+# of story, question and answer, estimated; with special tokens they fit into 128
+TOKENS = 104
 CHAINS = {1: (2, 3, 4), 2: (2, 3), 3: (2, 3), 4: (2,)}
 PEOPLE = frozenset(name for name, step in world.STEPS.items() if step.target == "person")
 ENTAILED, NEUTRAL, CONTRADICTED = 0, 1, 2
 _COMMON = frozenset({"the", "a", "an", "is", "was", "of", "in", "by", "near", "under", "it"})
-_SCENES = ("is talking to", "is walking with", "is waiting for", "is sitting beside", "is looking at")
+_SCENES = (
+    "is talking to",
+    "is walking with",
+    "is waiting for",
+    "is sitting beside",
+    "is looking at",
+)
 
 
 @dataclass(frozen=True)
@@ -44,12 +53,14 @@ def tell(
 ) -> Told:
     """Draw a story of parallel chains, and the chain to ask for.
 
-    `broken` None: all chains join. True or False: one chain of the story does not join, and it is the one to
-    ask for, or is not; the two stories look alike.
+    `broken` None: all chains join. True or False: one chain of the story does not join, and it is
+    the one to ask for, or is not; the two stories look alike.
     """
     while True:
         steps = world.draw_steps(random, hops, last=last, cost=(TOKENS - 10 - 3 * hops) // chains)
-        puzzle = world.draw_puzzle(random, steps, chains, stranger=broken is not None, one_gender=one_gender)
+        puzzle = world.draw_puzzle(
+            random, steps, chains, stranger=broken is not None, one_gender=one_gender
+        )
         chain = random.randrange(chains)
         if broken is not None:
             other = random.choice([c for c in range(chains) if c != chain])
@@ -59,13 +70,17 @@ def tell(
         asked = language.said(random, language.QUESTIONS, steps, start)
         room = TOKENS - language.length(" ".join(sentences)) - language.length(asked) - 2
         if room >= 0:
-            return Told(" ".join(_with_filler(random, sentences, room)), steps, start, ends.pop(chain), ends)
+            return Told(
+                " ".join(_with_filler(random, sentences, room)), steps, start, ends.pop(chain), ends
+            )
 
 
 def _with_filler(random: Random, sentences: list[str], room: int) -> list[str]:
     """Put a sentence that says nothing of the facts among them, where there is room."""
     filler = narrative.scene(random, narrative.FILLERS)
-    words, more = (set(text.lower().replace(".", "").split()) for text in (" ".join(sentences), filler))
+    words, more = (
+        set(text.lower().replace(".", "").split()) for text in (" ".join(sentences), filler)
+    )
     if words & more - _COMMON or language.length(filler) + 12 > room or random.random() < 0.5:
         return sentences
     at = random.randrange(len(sentences) + 1)
@@ -74,7 +89,9 @@ def _with_filler(random: Random, sentences: list[str], room: int) -> list[str]:
 
 def _statement(random: Random, hops: int, label: int) -> tuple[str, str]:
     """Return a story and a statement that it entails, leaves open or contradicts."""
-    told = tell(random, hops, random.choice(CHAINS[hops]), last=world.FUNCTIONAL, broken=label == NEUTRAL)
+    told = tell(
+        random, hops, random.choice(CHAINS[hops]), last=world.FUNCTIONAL, broken=label == NEUTRAL
+    )
     end = told.answer
     if label == CONTRADICTED or (label == NEUTRAL and hops > 1 and random.random() < 0.5):
         end = random.choice(told.others)
@@ -105,12 +122,17 @@ def qnli(random: Random, index: int) -> dict:
 
 
 def wnli(random: Random, index: int) -> dict:
-    """Return a story with a last pronoun for one of two people, a reading of it, and if it is right (1)."""
+    """Return a story with a last pronoun for one of two people, a reading of it, and if it is right
+    (1).
+    """
     hops, label, first = 1 + index % 4, index // 4 % 2, index // 8 % 2
     told = tell(random, hops, 2, last=PEOPLE, one_gender=True)
     pair = [told.answer, *told.others] if label else [random.choice(told.others), told.answer]
     scene = f"{pair[1 - first]} {random.choice(_SCENES)} {pair[first]}."
-    who, act = "He" if told.answer in lexicon.WORDS["male"] else "She", lexicon.draw(random, "doing")
+    who, act = (
+        "He" if told.answer in lexicon.WORDS["male"] else "She",
+        lexicon.draw(random, "doing"),
+    )
     start = language.named(told.steps[0].source, told.start, definite=True)
     reason = language.description(random, start, told.steps)
     story = f"{told.story} {scene} {who} {act} because {who.lower()} is {reason}."
@@ -118,19 +140,27 @@ def wnli(random: Random, index: int) -> dict:
 
 
 def boolq(random: Random, index: int) -> dict:
-    """Return a question without capital and mark, as BoolQ has it, whether yes is the answer, and the passage."""
+    """Return a question without capital and mark, as BoolQ has it, whether yes is the answer, and
+    the passage.
+    """
     hops, answer = 1 + index % 4, bool(index // 4 % 2)
     told = tell(random, hops, random.choice(CHAINS[hops]))
     end = told.answer if answer else random.choice(told.others)
     question = language.said(random, language.YES_NO, told.steps, told.start, end)
-    return {"question": question[0].lower() + question[1:], "answer": answer, "passage": told.story, "hops": hops}
+    return {
+        "question": question[0].lower() + question[1:],
+        "answer": answer,
+        "passage": told.story,
+        "hops": hops,
+    }
 
 
 def squad(random: Random, index: int) -> dict:
     """Return context, question and the one span that answers it."""
     hops = 1 + index % 4
     told = tell(random, hops, random.choice({1: (3, 4, 5), 2: (3, 4), 3: (3,), 4: (2, 3)}[hops]))
-    (place,) = re.finditer(rf"\b{told.answer}\b", told.story)  # the end of a chain is named once
+    # the end of a chain is named once
+    (place,) = re.finditer(rf"\b{told.answer}\b", told.story)
     question = language.said(random, language.QUESTIONS, told.steps, told.start)
     answers = {"text": [told.answer], "answer_start": [place.start()]}
     row = {"id": "", "title": told.start, "context": told.story, "question": question}
@@ -145,5 +175,10 @@ def race(random: Random, index: int) -> dict:
     options = random.sample(told.others, 3)
     options.insert(position, told.answer)
     options = [language.named(told.steps[-1].target, option) for option in options]
-    row = {"example_id": "", "article": told.story, "answer": "ABCD"[position], "question": question}
+    row = {
+        "example_id": "",
+        "article": told.story,
+        "answer": "ABCD"[position],
+        "question": question,
+    }
     return row | {"options": options, "hops": hops}

@@ -1,9 +1,10 @@
 """Plain English for facts, descriptions, questions and statements.
 
-Every sentence is filled into one of a few templates; `{x}` is a description ("Anna's brother"), `{a}` an
-answer ("the drum"), `{d}` the whole description of the answer, `{s}` and `{o}` subject and object of a fact,
-`{w}` the kinship, `{b} {t} {p}` a verb's base, third person and participle. Descriptions branch to the right
-("the owner of the thing in Belmere"), so that four hops stay readable.
+Every sentence is filled into one of a few templates; `{x}` is a description ("Anna's brother"),
+`{a}` an answer ("the drum"), `{d}` the whole description of the answer, `{s}` and `{o}` subject and
+object of a fact, `{w}` the kinship, `{b} {t} {p}` a verb's base, third person and participle.
+Descriptions branch to the right ("the owner of the thing in Belmere"), so that four hops stay
+readable.
 """
 
 import re
@@ -26,7 +27,8 @@ FACTS = {
     "mood": ("{s} is {o}.", "{s} feels {o}."),
 }
 
-# What may leave a one-hop question open: the same two entities and turn of phrase, another relation.
+# What may leave a one-hop question open: the same two entities and turn of phrase, another
+# relation.
 DECOYS = {
     "kin": ("{s}'s {w} knows {o}.", "{o} knows {s}'s {w}.", "{o} knows the {w} of {s}."),
     "social": ("{s} knows {o}.", "{o} is known by {s}."),
@@ -105,7 +107,9 @@ YES_NO = {
 
 
 def named(kind: str, word: str, definite: bool = False) -> str:
-    """Return an entity as a noun phrase: Anna, the drum, Belmere, a baker (definite: the baker), happy."""
+    """Return an entity as a noun phrase: Anna, the drum, Belmere, a baker (definite: the baker),
+    happy.
+    """
     if kind == "object" or (kind == "job" and definite):
         return f"the {word}"
     return lexicon.article(word) if kind == "job" else word
@@ -141,7 +145,9 @@ def story_sentences(random: Random, puzzle: Puzzle, *, terse: bool = False) -> l
 
 
 def description(random: Random, start: str, steps: tuple[Step, ...]) -> str:
-    """Describe the entity that steps lead to from a noun phrase: "the thing owned by Anna's brother"."""
+    """Describe the entity that steps lead to from a noun phrase: "the thing owned by Anna's
+    brother".
+    """
     for step in steps:
         if step.name == "kin" and _POSSESSIVE.fullmatch(start) and random.random() < 0.7:
             start = f"{start}'s {step.word}"
@@ -151,9 +157,15 @@ def description(random: Random, start: str, steps: tuple[Step, ...]) -> str:
 
 
 def said(
-    random: Random, templates: dict[str, tuple[str, ...]], steps: tuple[Step, ...], start: str, end: str = "?"
+    random: Random,
+    templates: dict[str, tuple[str, ...]],
+    steps: tuple[Step, ...],
+    start: str,
+    end: str = "?",
 ) -> str:
-    """Ask for the end of a chain by one of `QUESTIONS`, or name it by one of `STATEMENTS` or `YES_NO`."""
+    """Ask for the end of a chain by one of `QUESTIONS`, or name it by one of `STATEMENTS` or
+    `YES_NO`.
+    """
     last = steps[-1]
     template = random.choice(templates[last.name])
     inner = description(random, named(steps[0].source, start, definite=True), steps[:-1])
@@ -166,6 +178,8 @@ def said(
 
 
 def length(text: str) -> int:
-    """Estimate a text's WordPiece tokens: words and marks, and one more for each town's second half."""
+    """Estimate a text's WordPiece tokens: words and marks, and one more for each town's second
+    half.
+    """
     tokens = re.findall(r"\w+|[^\w\s]", text)
     return len(tokens) + sum(token in _TOWNS for token in tokens)

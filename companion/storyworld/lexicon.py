@@ -1,7 +1,7 @@
 """The words of the story world, and the few rules of English that inflect them.
 
-Every list is ordered by how often its words are drawn (`draw` favours the front), so that stories have the
-long tail of natural text. First names are generic; towns are made of two invented halves.
+Every list is ordered by how often its words are drawn (`draw` favours the front), so that stories
+have the long tail of natural text. First names are generic; towns are made of two invented halves.
 """
 
 from random import Random
@@ -124,7 +124,8 @@ WORDS = {
         "doing": "smiles laughs waves nods sings leaves sighs hums yawns coughs blushes whistles",
         "kinsman": "brother uncle father son nephew grandfather grandson",
         "kinswoman": "sister aunt mother daughter niece grandmother granddaughter",
-        # No word that holds both ways, as "friend" does: "Anna's friend" and "whose friend is Anna" must differ.
+        # No word that holds both ways, as "friend" does: "Anna's friend" and "whose friend is Anna"
+        # must differ.
         "role": """teacher doctor boss tutor coach lawyer mentor guide dentist barber assistant landlord trainer nanny
         patron""",
     }.items()
@@ -145,7 +146,9 @@ _DOUBLED = frozenset({"drop", "hop", "skip", "trot", "wrap", "drag", "plod", "ad
 
 
 def draw(random: Random, slot: str) -> str:
-    """Draw a word for a slot, the front of its list more often (density 1 / (2 sqrt(u)), a mild long tail)."""
+    """Draw a word for a slot, the front of its list more often (density 1 / (2 sqrt(u)), a mild
+    long tail).
+    """
     words = WORDS[slot]
     return words[int(len(words) * random.random() ** 2)]
 
@@ -166,7 +169,10 @@ def person(random: Random) -> tuple[str, str]:
 
 def article(word: str) -> str:
     """Return the word behind "a" or "an", by the sound that it starts with."""
-    silent, you = word.startswith(("hour", "honest", "heir")), word.startswith(("uni", "use", "eu", "one"))
+    silent, you = (
+        word.startswith(("hour", "honest", "heir")),
+        word.startswith(("uni", "use", "eu", "one")),
+    )
     return ("an " if silent or (word[0].lower() in "aeiou" and not you) else "a ") + word
 
 

@@ -1,7 +1,8 @@
-"""Stories for the corpus: facts with what follows from them, everyday activities, small scenes and moods.
+"""Stories for the corpus: facts with what follows from them, everyday activities, small scenes and
+moods.
 
-The facts are worded as in the tasks; half of the stories of facts end in what follows from a chain of them,
-so that a language model meets many-hop dependencies in plain text too.
+The facts are worded as in the tasks; half of the stories of facts end in what follows from a chain
+of them, so that a language model meets many-hop dependencies in plain text too.
 """
 
 from random import Random
@@ -69,7 +70,9 @@ The {colour} {object}""".splitlines()
 
 
 class Words(dict):
-    """The slots of a template, drawn when they are named: food, foods, a_food, A_food, food2, act_ed."""
+    """The slots of a template, drawn when they are named: food, foods, a_food, A_food, food2,
+    act_ed.
+    """
 
     def __init__(self, random: Random, **fixed: str) -> None:
         super().__init__(fixed)
@@ -87,8 +90,13 @@ class Words(dict):
             if stem.endswith("_ed"):
                 word = past(draw(self.random, stem[:-3]))
             else:
-                word = draw(self.random, stem) if stem in WORDS else plural(draw(self.random, stem[:-1]))
-            if slot == stem or word != self.get(stem):  # not "warm and warm"
+                word = (
+                    draw(self.random, stem)
+                    if stem in WORDS
+                    else plural(draw(self.random, stem[:-1]))
+                )
+            # not "warm and warm"
+            if slot == stem or word != self.get(stem):
                 return self.setdefault(slot, word)
 
 
@@ -104,7 +112,9 @@ def story(random: Random) -> str:
 
 
 def _facts(random: Random) -> list[str]:
-    """State the facts of a puzzle among a few scenes; then, half of the time, what follows from them."""
+    """State the facts of a puzzle among a few scenes; then, half of the time, what follows from
+    them.
+    """
     hops = random.choice((1, 1, 2, 2, 3, 4))
     chains = random.choice({1: (5, 6, 7), 2: (3, 4), 3: (2, 3), 4: (2,)}[hops])
     puzzle = world.draw_puzzle(random, world.draw_steps(random, hops), chains)

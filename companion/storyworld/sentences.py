@@ -1,4 +1,5 @@
-"""Tasks without a story: one sentence, grammatical or not (CoLA), in a good or bad mood (SST-2); or two.
+"""Tasks without a story: one sentence, grammatical or not (CoLA), in a good or bad mood (SST-2); or
+two.
 
 Two say the same or do not (MRPC, QQP), or share a number of parts (STS-B).
 """
@@ -10,12 +11,16 @@ from companion.storyworld import language, narrative, world
 from companion.storyworld.lexicon import WORDS, article, capitalized, draw, past, plural, third
 from companion.storyworld.world import Fact, Step
 
-_MOVABLE = frozenset({"the", "a", "an", "in", "of", "to", "by", "with", "at", "near", "behind", "about"})
+_MOVABLE = frozenset(
+    {"the", "a", "an", "in", "of", "to", "by", "with", "at", "near", "behind", "about"}
+)
 _GENDERS = ("male", "female")
 
 
 def cola(random: Random, index: int) -> dict:
-    """Return a sentence and whether it is grammatical (1), or has a word moved or a wrong verb form (0)."""
+    """Return a sentence and whether it is grammatical (1), or has a word moved or a wrong verb form
+    (0).
+    """
     label = index % 2
     if index // 2 % 2:
         words = _clause(random, agrees=label == 1)
@@ -24,23 +29,31 @@ def cola(random: Random, index: int) -> dict:
         while not _MOVABLE & set(words[:-1]):
             words = _plain(random).rstrip(".").split()
             words[0] = words[0].lower() if words[0].lower() in _MOVABLE else words[0]
-        if label == 0:  # an article or preposition behind the word that it belongs before: "lives Belmere in"
+        # an article or preposition behind the word that it belongs before: "lives Belmere in"
+        if label == 0:
             at = random.choice([i for i, word in enumerate(words[:-1]) if word in _MOVABLE])
             words[at : at + 2] = words[at + 1], words[at]
     return {"sentence": capitalized(" ".join(words)) + ".", "label": label, "hops": 0}
 
 
 def _clause(random: Random, agrees: bool) -> list[str]:
-    """Return a clause in the present tense whose verb agrees with its subject in number, or does not."""
+    """Return a clause in the present tense whose verb agrees with its subject in number, or does
+    not.
+    """
     many, motion = random.random() < 0.5, random.random() < 0.5
     while plural(noun := draw(random, "subject")) == noun:
         pass
     subject = ["the", draw(random, "trait"), plural(noun) if many else noun]
-    if random.random() < 0.5:  # a noun of the other number between subject and verb
+    # a noun of the other number between subject and verb
+    if random.random() < 0.5:
         near = draw(random, "plant")
         subject += [random.choice(("near", "behind")), "the", near if many else plural(near)]
     verb = draw(random, "motion" if motion else "act")
-    place = [random.choice(["near", "behind", "beside", "past", "by"]), "the", draw(random, "place")]
+    place = [
+        random.choice(["near", "behind", "beside", "past", "by"]),
+        "the",
+        draw(random, "place"),
+    ]
     end = place if motion else ["the", draw(random, "object")]
     return [*subject, verb if many == agrees else third(verb), *end]
 
@@ -77,7 +90,9 @@ The {job} did not leave the {event} in {a_m} mood.
 
 
 def sst2(random: Random, index: int) -> dict:
-    """Return a sentence and whether its mood is good (1) or bad (0); half of them turn the word round."""
+    """Return a sentence and whether its mood is good (1) or bad (0); half of them turn the word
+    round.
+    """
     label, turned = index % 2, index // 2 % 2
     mood = draw(random, "good" if label != turned else "bad")
     fields = {"m": mood, "a_m": article(mood)}
@@ -90,14 +105,21 @@ def sst2(random: Random, index: int) -> dict:
 def mrpc(random: Random, index: int) -> dict:
     """Return two sentences of the same words or nearly so, and whether they say the same (1)."""
     label, steps = index % 2, world.draw_steps(random, 1, frozenset(world.RELATIONS))
-    facts = world.draw_puzzle(random, steps, 2).facts()  # of one relation, about four entities of the same kinds
+    # of one relation, about four entities of the same kinds
+    facts = world.draw_puzzle(random, steps, 2).facts()
     (step, one, two), (_, other, another) = facts
     second = first = _told(random, facts)
     while second == first:
         told = facts
-        if not label:  # objects exchanged; or one fact turned round, of feelings and of kinship that fixes no gender
+        # objects exchanged; or one fact turned round, of feelings and of kinship that fixes no
+        # gender
+        if not label:
             told = [(step, one, another), (step, other, two)]
-            if step.relation in ("kin", "social") and random.random() < 0.5 and step.word not in WORDS["blood"]:
+            if (
+                step.relation in ("kin", "social")
+                and random.random() < 0.5
+                and step.word not in WORDS["blood"]
+            ):
                 told = [(step, two, one), facts[1]]
         second = _told(random, told)
     return {"sentence1": first, "sentence2": second, "label": label, "hops": 0}
@@ -106,7 +128,9 @@ def mrpc(random: Random, index: int) -> dict:
 def _told(random: Random, facts: list[Fact]) -> str:
     """Say two facts in one sentence, in random order and wording."""
     facts = random.sample(facts, 2)
-    one, two = (language.fact_sentence(random, fact, language.FACTS[fact[0].relation]) for fact in facts)
+    one, two = (
+        language.fact_sentence(random, fact, language.FACTS[fact[0].relation]) for fact in facts
+    )
     if two.startswith("The "):
         two = "the " + two[4:]
     return one.rstrip(".") + random.choice((" and ", ", and ", ", while ")) + two
@@ -118,18 +142,24 @@ def qqp(random: Random, index: int) -> dict:
     while True:
         steps = world.draw_steps(random, random.choice((1, 2, 2)))
         if len(steps) == 1 and steps[0].source not in ("person", "object", "town"):
-            continue  # of a job or a mood there is one thing to ask
+            # of a job or a mood there is one thing to ask
+            continue
         if not any(step.word for step in steps) and random.random() < 0.5:
-            continue  # more of those that turn round: the words of the two questions stay the same
+            # more of those that turn round: the words of the two questions stay the same
+            continue
         start = world.draw_puzzle(random, steps, 1).layers[0][0]
         first = language.said(random, language.QUESTIONS, steps, start)
-        second = language.said(random, language.QUESTIONS, steps if label else _other_steps(random, steps), start)
+        second = language.said(
+            random, language.QUESTIONS, steps if label else _other_steps(random, steps), start
+        )
         if second != first:
             return {"question1": first, "question2": second, "label": label, "hops": 0}
 
 
 def _other_steps(random: Random, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return steps of another meaning: two kinships exchanged, one turned round, or other relations."""
+    """Return steps of another meaning: two kinships exchanged, one turned round, or other
+    relations.
+    """
     turnable = [i for i, step in enumerate(steps) if step.relation in ("kin", "social")]
     if len(turnable) == 2 and random.random() < 0.5:
         return steps[::-1]
@@ -153,7 +183,9 @@ On {d}, the {q} {o} was {v} by {n} in {t}.""".splitlines()
 
 
 def stsb(random: Random, index: int) -> dict:
-    """Return two sentences about an event and how many of its five parts they share (0.0 to 5.0)."""
+    """Return two sentences about an event and how many of its five parts they share (0.0 to
+    5.0).
+    """
     slots, events = {"q": "quality", "o": "object", "t": "town", "d": "day"}, []
     for _ in range(2):
         event = {"n": draw(random, random.choice(_GENDERS)), "v": past(draw(random, "act"))}

@@ -1,7 +1,8 @@
 """The world of one story: parallel chains of facts, of which a question follows one.
 
-Layers of people, objects, towns, jobs and moods are joined by one-to-one relations, so that a chain of `hops`
-facts leads from each entity of the first layer to one of the last. All chains of a story have the same
+Layers of people, objects, towns, jobs and moods are joined by one-to-one relations, so that a chain
+of `hops` facts leads from each entity of the first layer to one of the last. All chains of a story
+have the same
 relations: what a question asks for is told apart from the wrong answers by nothing but the facts.
 """
 
@@ -26,8 +27,9 @@ RELATIONS = {
 WEIGHTS = {"kin": 6, "social": 3, "own": 5, "live": 4, "at": 5, "job": 2, "mood": 2}
 WEIGHTS |= {"kin-": 1, "social-": 1, "own-": 4, "live-": 3, "at-": 3, "job-": 2, "mood-": 1}
 ANY = frozenset(WEIGHTS)
-# Steps with one value by their meaning: a person has one home and one job, a thing one owner and one place;
-# who owns a drum may own a lamp too, who has one brother another one, so that neither would be contradicted.
+# Steps with one value by their meaning: a person has one home and one job, a thing one owner and
+# one place; who owns a drum may own a lamp too, who has one brother another one, so that neither
+# would be contradicted.
 FUNCTIONAL = frozenset({"live", "at", "job", "own-"})
 FIRST_KINDS = {"person": 10, "object": 4, "town": 4, "job": 2, "mood": 1}
 # Tokens of the shortest wording.
@@ -36,7 +38,9 @@ COSTS = {"kin": 7, "social": 4, "own": 5, "live": 6, "at": 7, "job": 5, "mood": 
 
 @dataclass(frozen=True)
 class Step:
-    """One relation, read forwards or backwards; `word` is the kinship or the verb where there are many."""
+    """One relation, read forwards or backwards; `word` is the kinship or the verb where there are
+    many.
+    """
 
     relation: str
     inverse: bool = False
@@ -58,16 +62,19 @@ class Step:
         return RELATIONS[self.relation][not self.inverse]
 
 
-STEPS = {name: Step(name.rstrip("-"), name.endswith("-")) for name in WEIGHTS}  # without their words
-Fact = tuple[Step, str, str]  # what joins its subject and its object
+# without their words
+STEPS = {name: Step(name.rstrip("-"), name.endswith("-")) for name in WEIGHTS}
+# what joins its subject and its object
+Fact = tuple[Step, str, str]
 
 
 @dataclass(frozen=True)
 class Puzzle:
-    """Parallel chains through the same steps; `layers[i][c]` is the entity of chain c behind i steps.
+    """Parallel chains through the same steps; `layers[i][c]` is the entity of chain c behind i
+    steps.
 
-    `broken` is the chain whose facts do not join (None: all join): at `joint` one of its facts speaks of the
-    `stranger` instead (of one hop: another relation is stated).
+    `broken` is the chain whose facts do not join (None: all join): at `joint` one of its facts
+    speaks of the `stranger` instead (of one hop: another relation is stated).
     """
 
     steps: tuple[Step, ...]
@@ -88,11 +95,17 @@ class Puzzle:
 
 
 def draw_steps(
-    random: Random, hops: int, allowed: frozenset[str] = ANY, *, last: frozenset[str] = ANY, cost: int = 99
+    random: Random,
+    hops: int,
+    allowed: frozenset[str] = ANY,
+    *,
+    last: frozenset[str] = ANY,
+    cost: int = 99,
 ) -> tuple[Step, ...]:
     """Draw the relations of a chain, each kinship and verb with its word.
 
-    `allowed` limits the steps, `last` those that may end it, `cost` the tokens of its facts (`COSTS`).
+    `allowed` limits the steps, `last` those that may end it, `cost` the tokens of its facts
+    (`COSTS`).
     Raises ValueError if no chain fits.
     """
     paths, weights = _paths(hops, allowed, last, cost)
@@ -101,7 +114,8 @@ def draw_steps(
     for step in (STEPS[name] for name in random.choices(paths, cum_weights=weights)[0]):
         if step.relation == "social":
             step = replace(step, word=lexicon.draw_new(random, "verb", taken))
-        if step.relation == "kin":  # at most one is of blood: "Anna's brother's sister" may be Anna
+        # at most one is of blood: "Anna's brother's sister" may be Anna
+        if step.relation == "kin":
             other = not taken.isdisjoint(lexicon.WORDS["blood"]) or random.random() < 0.4
             step = replace(step, word=lexicon.draw_new(random, "role" if other else "blood", taken))
         steps.append(step)
@@ -109,7 +123,9 @@ def draw_steps(
 
 
 @cache
-def _paths(hops: int, allowed: frozenset[str], last: frozenset[str], cost: int) -> tuple[list, list[float]]:
+def _paths(
+    hops: int, allowed: frozenset[str], last: frozenset[str], cost: int
+) -> tuple[list, list[float]]:
     """Return all chains of steps that fit together, and the running sum of their weights."""
     paths = {((), kind): weight for kind, weight in FIRST_KINDS.items()}
     for _ in range(hops):
@@ -117,10 +133,13 @@ def _paths(hops: int, allowed: frozenset[str], last: frozenset[str], cost: int) 
         for (names, kind), weight in paths.items():
             fit = [name for name in WEIGHTS if name in allowed and STEPS[name].source == kind]
             before = STEPS[names[-1]].relation if names else ""
-            if before not in ("kin", "social"):  # none leads back; each of kinship and feelings has another word
+            # none leads back; each of kinship and feelings has another word
+            if before not in ("kin", "social"):
                 fit = [name for name in fit if STEPS[name].relation != before]
             total = sum(WEIGHTS[name] for name in fit)
-            longer |= {((*names, name), STEPS[name].target): weight * WEIGHTS[name] / total for name in fit}
+            longer |= {
+                ((*names, name), STEPS[name].target): weight * WEIGHTS[name] / total for name in fit
+            }
         paths = longer
     kept = {
         names: weight
@@ -134,24 +153,40 @@ def _paths(hops: int, allowed: frozenset[str], last: frozenset[str], cost: int) 
 
 
 def draw_puzzle(
-    random: Random, steps: tuple[Step, ...], chains: int, *, stranger: bool = False, one_gender: bool = False
+    random: Random,
+    steps: tuple[Step, ...],
+    chains: int,
+    *,
+    stranger: bool = False,
+    one_gender: bool = False,
 ) -> Puzzle:
-    """Draw the entities of a puzzle, and a `stranger` of the joint's kind, with whom a chain can be broken.
+    """Draw the entities of a puzzle, and a `stranger` of the joint's kind, with whom a chain can be
+    broken.
 
-    `one_gender` makes the people of the last layer all men or all women, so that one pronoun fits them.
+    `one_gender` makes the people of the last layer all men or all women, so that one pronoun fits
+    them.
     """
     taken: set[str] = set()
     last = len(steps)
-    layers = [_layer(random, steps, n, chains, taken, one_gender and n == last) for n in range(last + 1)]
+    layers = [
+        _layer(random, steps, n, chains, taken, one_gender and n == last) for n in range(last + 1)
+    ]
     joint = random.randrange(1, last) if last > 1 else 0
     spare = _layer(random, steps, joint, 1, taken) if stranger else ("",)
     return Puzzle(steps, tuple(layers), joint, *spare)
 
 
 def _layer(
-    random: Random, steps: tuple[Step, ...], index: int, count: int, taken: set[str], one_gender: bool = False
+    random: Random,
+    steps: tuple[Step, ...],
+    index: int,
+    count: int,
+    taken: set[str],
+    one_gender: bool = False,
 ) -> tuple[str, ...]:
-    """Draw the entities of one layer that the story does not have yet; a kinship beside it may fix their gender."""
+    """Draw the entities of one layer that the story does not have yet; a kinship beside it may fix
+    their gender.
+    """
     kind = steps[index].source if index < len(steps) else steps[-1].target
     words = {step.word for step in steps[index : index + 1] if step.inverse}
     words |= {step.word for step in steps[:index][-1:] if not step.inverse}

@@ -12,7 +12,8 @@ from companion.tables import scores, sizes_schedules_cost
 from companion.tables.cells import Cell
 from companion.tables.render import Table, refuse_unknown
 
-TABLES = {  # what makes it, and the stages of the records that it reads
+# what makes it, and the stages of the records that it reads
+TABLES = {
     1: (scores.table, ("pretrain", "attention", "finetune")),
     2: (scores.table, ("pretrain", "finetune")),
     3: (scores.table, ("pretrain", "finetune")),
@@ -31,23 +32,35 @@ __all__ = ["FORMATS", "TABLES", "Cell", "Table", "relevant", "table", "write"]
 def relevant(number: int, records: Sequence[Record]) -> list[Record]:
     """The records that Table `number` reads, of encoders or, for Table 7, of decoders."""
     own = [record for record in records if record["stage"] in TABLES[number][1]]
-    return [run for run in own if labels.is_decoder(str(run["parameters"].get("model"))) == (number == 7)]
+    return [
+        run
+        for run in own
+        if labels.is_decoder(str(run["parameters"].get("model"))) == (number == 7)
+    ]
 
 
-def table(number: int, records: Sequence[Record], *, first: Sequence[Record] = (), study: str = "") -> Table:
-    """Build Table `number` (1 to 9) from the records of one study, under the rows of another, `first`, if any.
+def table(
+    number: int, records: Sequence[Record], *, first: Sequence[Record] = (), study: str = ""
+) -> Table:
+    """Build Table `number` (1 to 9) from the records of one study, under the rows of another,
+    `first`, if any.
 
-    `study`: its name where records say another's, as those of a planned study do that trains like `narrow`. Raises
-    ValueError for another number, or for records of several studies.
+    `study`: its name where records say another's, as those of a planned study do that trains like
+        `narrow`. Raises ValueError for another number, or for records of several studies.
     """
     if number not in TABLES:
         raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9 or claims")
     study = study or estimates.study_of(records)
-    runs, above = scores.of_one_text(relevant(number, [*first, *records])), len(relevant(number, first))
+    runs, above = (
+        scores.of_one_text(relevant(number, [*first, *records])),
+        len(relevant(number, first)),
+    )
     make, paper = TABLES[number][0], numbers.load()
     built = replace(make(number, runs[above:], paper), studies=(study,) if records else ())
     if first:
-        built = built.below(replace(make(number, runs[:above], paper), studies=(estimates.study_of(first),)))
+        built = built.below(
+            replace(make(number, runs[:above], paper), studies=(estimates.study_of(first),))
+        )
     compared = {place: cell for place, cell in built.cells.items() if cell.difference}
     adjusted = zip(compared.items(), holm([cell.difference.p for cell in compared.values()]))
     corrected = {place: replace(cell, adjusted_p=p) for (place, cell), p in adjusted}
@@ -64,9 +77,14 @@ def write(
     first: Sequence[Record] = (),
     study: str = "",
 ) -> list[Path]:
-    """Write table<number>.csv, .md and .tex, the last two without rows that have no run or with `every` one."""
+    """Write table<number>.csv, .md and .tex, the last two without rows that have no run or with
+    `every` one.
+    """
     refuse_unknown(formats, FORMATS)
     whole = table(number, records, first=first, study=study)
     short = whole if every else whole.with_runs()
     texts = {name: getattr(whole if name == "csv" else short, FORMATS[name]) for name in formats}
-    return [paths.write_text(Path(folder) / f"table{number}.{name}", text()) for name, text in texts.items()]
+    return [
+        paths.write_text(Path(folder) / f"table{number}.{name}", text())
+        for name, text in texts.items()
+    ]

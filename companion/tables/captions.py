@@ -1,4 +1,6 @@
-"""Captions and headings: Jinja templates of a `captions.yaml`, filled with numbers; and Jinja as pages use it."""
+"""Captions and headings: Jinja templates of a `captions.yaml`, filled with numbers; and Jinja as
+pages use it.
+"""
 
 from functools import cache, partial
 from pathlib import Path
@@ -15,8 +17,10 @@ from companion.statistics.intervals import LEVEL, perplexity
 from companion.tables.cells import decimal, effect, interval, measured, span
 
 TABLES = Path(__file__).with_name("captions.yaml")
-fixed = partial(decimal, form=",")  # 12,345.6
-signed = partial(decimal, form="+")  # +3.3
+# 12,345.6
+fixed = partial(decimal, form=",")
+# +3.3
+signed = partial(decimal, form="+")
 
 
 class Missing(StrictUndefined):
@@ -31,12 +35,18 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def environment(loader: BaseLoader | None = None) -> Environment:
-    """Return Jinja with filters that write numbers and names; a template whose number is missing is an error."""
+    """Return Jinja with filters that write numbers and names; a template whose number is missing is
+    an error.
+    """
     options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     made = Environment(loader=loader, undefined=Missing, **options)
     named = (labels.joined, labels.counted, labels.spelled)
     written = (percent, effect, interval, measured, span, mean_interval, perplexity, *named)
-    titles = {"task": lambda task: TASKS[task].title, "algorithm": labels.algorithm_title, "model": labels.model_title}
+    titles = {
+        "task": lambda task: TASKS[task].title,
+        "algorithm": labels.algorithm_title,
+        "model": labels.model_title,
+    }
     made.filters |= {each.__name__: each for each in written} | titles
     made.filters |= {"fixed": fixed, "signed": signed, "frame": pd.DataFrame}
     made.globals["level"] = LEVEL
@@ -45,7 +55,9 @@ def environment(loader: BaseLoader | None = None) -> Environment:
 
 @cache
 def of(file: Path = TABLES) -> dict[int | str, Any]:
-    """The captions of all tables (or figures), with a place for each number; under "marks" what each symbol means."""
+    """The captions of all tables (or figures), with a place for each number; under "marks" what
+    each symbol means.
+    """
     return yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
@@ -55,10 +67,14 @@ def _template(text: str) -> Template:
 
 
 def filled(template: str, **numbers: Any) -> str:
-    """Return a caption or heading with its numbers. Raises jinja2.UndefinedError, which names it, if one is missing."""
+    """Return a caption or heading with its numbers. Raises jinja2.UndefinedError, which names it,
+    if one is missing.
+    """
     return _template(template).render(numbers)
 
 
 def reason(kind: str, which: str, **numbers: Any) -> str:
-    """Why a cell of a table is empty or lacks runs: `which` of the reasons that `captions.yaml` has for its `kind`."""
+    """Why a cell of a table is empty or lacks runs: `which` of the reasons that `captions.yaml` has
+    for its `kind`.
+    """
     return filled(of()["reasons"][kind][which], **numbers)

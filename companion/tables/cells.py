@@ -1,4 +1,6 @@
-"""How numbers are written with their intervals; and one number of the paper beside ours, and why it is empty."""
+"""How numbers are written with their intervals; and one number of the paper beside ours, and why it
+is empty.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,22 +9,35 @@ from math import ceil, floor, isfinite, isnan, log10
 from companion.statistics import Estimate
 from companion.statistics.intervals import LEVEL
 
-LOPSIDED = 0.2  # an interval whose sides differ by more of the longer one is printed with both ends
-SIGNIFICANT = 4  # digits of a number that a reader needs; the CSV has more
+# an interval whose sides differ by more of the longer one is printed with both ends
+LOPSIDED = 0.2
+# digits of a number that a reader needs; the CSV has more
+SIGNIFICANT = 4
 DIFFERS, UNPRINTED, EMPTY = "*", "–", "·"
 SIGNS = {
-    "below chance": "†", "below majority": "§", "constant predictor": "‡", "below bag of words": "¶",
-    "opposite sign": "‖", "says nothing": "°",
-}  # fmt: skip
+    "below chance": "†",
+    "below majority": "§",
+    "constant predictor": "‡",
+    "below bag of words": "¶",
+    "opposite sign": "‖",
+    "says nothing": "°",
+}
 
 
 def digits(least: int, *ends: float) -> int:
-    """So many digits behind the point, or up to two more where an end that is not 0 would be shown as 0."""
-    return next((n for n in (least, least + 1) if not any(end and round(end, n) == 0 for end in ends)), least + 2)
+    """So many digits behind the point, or up to two more where an end that is not 0 would be shown
+    as 0.
+    """
+    return next(
+        (n for n in (least, least + 1) if not any(end and round(end, n) == 0 for end in ends)),
+        least + 2,
+    )
 
 
 def decimal(value: float, digits: int = 0, form: str = "") -> str:
-    """A number with so many digits behind the point and a true minus; `form`: "+" (a zero has no sign) or ","."""
+    """A number with so many digits behind the point and a true minus; `form`: "+" (a zero has no
+    sign) or ",".
+    """
     rounded = round(value, digits) + 0.0
     return f"{rounded:{form if rounded else form.strip('+')}.{digits}f}".replace("-", "−")
 
@@ -30,7 +45,9 @@ def decimal(value: float, digits: int = 0, form: str = "") -> str:
 def effect(found: Estimate, least: int = 1, unit: str = "") -> str:
     """A difference with its unit and 95 % interval: "+3.3 points [1.1, 5.5]"."""
     places = digits(least, found.low, found.high)
-    return " ".join(filter(None, [decimal(found.value, places, "+"), unit, interval(found, places)]))
+    return " ".join(
+        filter(None, [decimal(found.value, places, "+"), unit, interval(found, places)])
+    )
 
 
 def measured(found: Estimate, least: int = 1) -> str:
@@ -41,7 +58,11 @@ def measured(found: Estimate, least: int = 1) -> str:
 
 def interval(found: Estimate, digits: int = 1) -> str:
     """A 95 % interval: "[1.1, 5.5]"; empty where there is none."""
-    return f"[{decimal(found.low, digits)}, {decimal(found.high, digits)}]" if found.low <= found.high else ""
+    return (
+        f"[{decimal(found.low, digits)}, {decimal(found.high, digits)}]"
+        if found.low <= found.high
+        else ""
+    )
 
 
 def span(values: Sequence[float], digits: int = 1) -> str:
@@ -54,15 +75,24 @@ def span(values: Sequence[float], digits: int = 1) -> str:
 class Cell:
     """One number of the paper beside ours."""
 
-    published: str = ""  # the characters in the paper; empty where it prints none
-    ours: Estimate | str | None = None  # a text where the quantity is a word
-    difference: Estimate | None = None  # ours against Original, same items and seeds
-    adjusted_p: float | None = None  # Holm over the table
-    flags: tuple[str, ...] = ()  # of `SIGNS`
-    reason: str = ""  # why `ours` is empty, or lacks runs
-    failed: bool = False  # whether runs of it ended without a score
-    ratio: Estimate | None = None  # ours over Original's, measured in the same rounds
-    published_ratio: float | None = None  # the same of the paper's numbers
+    # the characters in the paper; empty where it prints none
+    published: str = ""
+    # a text where the quantity is a word
+    ours: Estimate | str | None = None
+    # ours against Original, same items and seeds
+    difference: Estimate | None = None
+    # Holm over the table
+    adjusted_p: float | None = None
+    # of `SIGNS`
+    flags: tuple[str, ...] = ()
+    # why `ours` is empty, or lacks runs
+    reason: str = ""
+    # whether runs of it ended without a score
+    failed: bool = False
+    # ours over Original's, measured in the same rounds
+    ratio: Estimate | None = None
+    # the same of the paper's numbers
+    published_ratio: float | None = None
 
     @property
     def ran(self) -> bool:
@@ -76,7 +106,9 @@ class Cell:
 
     @property
     def places(self) -> int:
-        """Digits behind the point: two, or as many as show the error's first digit or `SIGNIFICANT` in all."""
+        """Digits behind the point: two, or as many as show the error's first digit or `SIGNIFICANT`
+        in all.
+        """
         half = self.ours.half_width if isinstance(self.ours, Estimate) else 0
         if not (isfinite(half) and half > 0):
             return 2
@@ -84,20 +116,30 @@ class Cell:
         return max(2, min(ceil(-log10(half)), SIGNIFICANT - before))
 
     def number(self) -> str:
-        """Ours with its interval: "54.66 ± 1.20", or "3.12 [0.55, 15.75]" if its sides are not alike; or empty."""
+        """Ours with its interval: "54.66 ± 1.20", or "3.12 [0.55, 15.75]" if its sides are not
+        alike; or empty.
+        """
         ours, places = self.ours, self.places
         if not isinstance(ours, Estimate):
             return ours or ""
-        value, low, high, half = (f"{x:.{places}f}" for x in (ours.value, ours.low, ours.high, ours.half_width))
+        value, low, high, half = (
+            f"{x:.{places}f}" for x in (ours.value, ours.low, ours.high, ours.half_width)
+        )
         if isnan(ours.half_width):
             return value
         less, more = sorted((float(value) - float(low), float(high) - float(value)))
         if more - less > LOPSIDED * more + 10**-places:
             return f"{value} [{low}, {high}]"
-        return f"{value} ± <{10**-places:.{places}f}" if float(half) == 0 < ours.half_width else f"{value} ± {half}"
+        return (
+            f"{value} ± <{10**-places:.{places}f}"
+            if float(half) == 0 < ours.half_width
+            else f"{value} ± {half}"
+        )
 
     def count(self) -> str:
-        """How much stands behind ours: "3×277" for 3 runs on 277 items each, "3" where items do not apply; or empty."""
+        """How much stands behind ours: "3×277" for 3 runs on 277 items each, "3" where items do not
+        apply; or empty.
+        """
         behind = (self.ours.seeds, self.ours.items) if isinstance(self.ours, Estimate) else ()
         return "×".join(str(number) for number in behind if number)
 
@@ -107,7 +149,8 @@ class Cell:
         apart = "" if gap is None or isnan(gap.value) else effect(gap, self.places)
         return {
             "Paper": self.published or UNPRINTED,
-            "Ours": (self.number() or "failed" * self.ran) + "".join(SIGNS[flag] for flag in self.flags),
+            "Ours": (self.number() or "failed" * self.ran)
+            + "".join(SIGNS[flag] for flag in self.flags),
             "Ours − Original": apart + DIFFERS * self.differs,
             "Paper ÷ Original": "" if theirs is None else f"×{theirs:.2f}",
             "Ours ÷ Original": "" if ratio is None else f"×{ratio.value:.2f} {interval(ratio, 2)}",
@@ -115,5 +158,6 @@ class Cell:
         }
 
 
-# A table's, in their order, by row and column; a row is a model and algorithm, or "", a name and the size it is beside
+# A table's, in their order, by row and column; a row is a model and algorithm, or "", a name and
+# the size it is beside
 Cells = Mapping[tuple[tuple[str, ...], str], Cell]

@@ -13,18 +13,25 @@ from companion.tables import captions
 from companion.tables.cells import Cell
 from companion.tables.render import Table
 
-SETTINGS = {  # table -> the paper's column -> its title and our name
+# table -> the paper's column -> its title and our name
+SETTINGS = {
     4: {
-        "layers": ("Layers", "layers"), "hidden": ("Hidden", "hidden"), "heads": ("Heads", "heads"),
-        "ffn": ("FFN", "feedforward"), "params": ("Parameters", "parameters"),
+        "layers": ("Layers", "layers"),
+        "hidden": ("Hidden", "hidden"),
+        "heads": ("Heads", "heads"),
+        "ffn": ("FFN", "feedforward"),
+        "params": ("Parameters", "parameters"),
     },
     5: {
-        "max_steps": ("Steps", "steps"), "learning_rate": ("Learning rate", "learning_rate"),
-        "lr_scheduler_type": ("Scheduler", "scheduler"), "warmup_steps": ("Warm-up steps", "warmup"),
+        "max_steps": ("Steps", "steps"),
+        "learning_rate": ("Learning rate", "learning_rate"),
+        "lr_scheduler_type": ("Scheduler", "scheduler"),
+        "warmup_steps": ("Warm-up steps", "warmup"),
         "seed": ("Seed", "seed"),
     },
-}  # fmt: skip
-COST = {  # phase and the paper's column -> its title and our name
+}
+# phase and the paper's column -> its title and our name
+COST = {
     ("train", "step_per_s (ms)"): ("ms/step", "milliseconds"),
     ("train", "tok_per_s (tok/s)"): ("tokens/s", "tokens_per_second"),
     ("train", "FLOPs (GFLOPs)"): ("GMACs", "gmacs"),
@@ -36,7 +43,9 @@ COST = {  # phase and the paper's column -> its title and our name
 
 
 def of_settings(number: int, records: Sequence[Record], published: Published) -> Table:
-    """Table 4 (the sizes of the models) or 5 (the schedule of pretraining), ours from the pretraining records."""
+    """Table 4 (the sizes of the models) or 5 (the schedule of pretraining), ours from the
+    pretraining records.
+    """
     cells = {}
     for model, (key, (_, name)) in product(estimates.sizes(records), SETTINGS[number].items()):
         runs = select(records, "pretrain", model=model)
@@ -44,7 +53,9 @@ def of_settings(number: int, records: Sequence[Record], published: Published) ->
         used = []
         for run in runs:
             metrics = run["metrics"]
-            value = (metrics | metrics.get("recipe", {}) | metrics.get("size", {}) | run["parameters"])[name]
+            value = (
+                metrics | metrics.get("recipe", {}) | metrics.get("size", {}) | run["parameters"]
+            )[name]
             text = f"{value:g}" if isinstance(value, float) else str(value)
             used.append(f"{value / 1e6:.2f}M" if name == "parameters" else text)
         ours = ", ".join(dict.fromkeys(used))
@@ -56,7 +67,9 @@ def of_settings(number: int, records: Sequence[Record], published: Published) ->
 
 
 def of_cost(number: int, records: Sequence[Record], published: Published) -> Table:
-    """Time and multiply-accumulates of each way of computing attention; medians with quartiles of rounds in turns."""
+    """Time and multiply-accumulates of each way of computing attention; medians with quartiles of
+    rounds in turns.
+    """
     rows, cells = {}, {}
     for model in estimates.sizes(select(records, "cost")):
         run = next(iter(select(records, "cost", model=model)), None)
@@ -72,22 +85,33 @@ def of_cost(number: int, records: Sequence[Record], published: Published) -> Tab
     return Table(number, titles, rows, cells, "Quantity")
 
 
-def _cost_cell(run: Record | None, published: Published, way: str, name: str, keys: dict[str, str]) -> Cell:
-    """One quantity of a way; a time has its ratio to Original's, ours round by round, the paper's of its numbers."""
+def _cost_cell(
+    run: Record | None, published: Published, way: str, name: str, keys: dict[str, str]
+) -> Cell:
+    """One quantity of a way; a time has its ratio to Original's, ours round by round, the paper's
+    of its numbers.
+    """
     found = (run["metrics"]["ways"].get(way, {}) if run else {}).get(keys["phase"]) or {}
     # the paper's Original is the fused one: its multiply-accumulates lack what a counter cannot see
-    printed = "" if "_" in way else published.printed(9, algorithm=labels.algorithm_title(way), **keys)
+    printed = (
+        "" if "_" in way else published.printed(9, algorithm=labels.algorithm_title(way), **keys)
+    )
     ours, ratio, theirs = None, None, None
     value, samples = found.get(name), found.get("samples_per_second")
-    if name == "million_tokens_per_second" and samples:  # tokens follow from samples and their length
+    # tokens follow from samples and their length
+    if name == "million_tokens_per_second" and samples:
         value = {end: rate * run["parameters"]["length"] / 1e6 for end, rate in samples.items()}
-    if isinstance(value, dict):  # a median with its range
+    # a median with its range
+    if isinstance(value, dict):
         ours = Estimate(value["median"], value["low"], value["high"], run["metrics"]["repeats"])
     elif value is not None:
-        ours = Estimate(float(value), nan, nan, None)  # counted, and not repeated
+        # counted, and not repeated
+        ours = Estimate(float(value), nan, nan, None)
     if name == "milliseconds" and way != "original":
         plain, of = published.value(9, algorithm="Original", **keys), found.get("ratio")
         ratio = Estimate(of["median"], of["low"], of["high"], 1) if of else None
         theirs = float(printed) / plain if printed and plain else None
-    reason = "" if ours else captions.reason("measured", "measure" if run else "stage", stage="cost")
+    reason = (
+        "" if ours else captions.reason("measured", "measure" if run else "stage", stage="cost")
+    )
     return Cell(printed, ours, reason=reason, ratio=ratio, published_ratio=theirs)

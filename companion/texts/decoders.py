@@ -20,19 +20,29 @@ def run(algorithm: str) -> dict[str, Any]:
 
 
 def difference(name: str = "high", study: str = ENCODERS) -> Estimate:
-    """Return an algorithm's log perplexity on held-out text minus Original's, in nats per token, seed by seed."""
-    return seed_gap(tracked.select(study, "decoder"), metric("perplexity"), (name, "original"), log=True)
+    """Return an algorithm's log perplexity on held-out text minus Original's, in nats per token,
+    seed by seed.
+    """
+    return seed_gap(
+        tracked.select(study, "decoder"), metric("perplexity"), (name, "original"), log=True
+    )
 
 
 def public() -> pd.DataFrame:
-    """Return what `saobp inspect` found of a public decoder's perplexity, a row per strength; rise: in percent."""
+    """Return what `saobp inspect` found of a public decoder's perplexity, a row per strength; rise:
+    in percent.
+    """
     found = pd.read_csv(paths.root() / "data" / "results" / "smollm2.csv", index_col="strength")
     rises = 100 * (found[["ratio", "ratio_low", "ratio_high"]] - 1)
-    return found.assign(rise=[Estimate(*ends, row) for ends, row in zip(rises.to_numpy(), found["texts"])])
+    return found.assign(
+        rise=[Estimate(*ends, row) for ends, row in zip(rises.to_numpy(), found["texts"])]
+    )
 
 
 def read(strength: float, task: str = "wikipedia") -> Estimate | None:
-    """Return what the step changes in it by text: nats per token of Wikipedia, or points; None where it was not run."""
+    """Return what the step changes in it by text: nats per token of Wikipedia, or points; None
+    where it was not run.
+    """
     runs = tracked.select(PUBLIC_ENCODER, "retrofit-untrained", model="smollm2", task=task)
     found = {run["parameters"]["strength"]: run["metrics"] for run in runs}
     if strength not in found:
@@ -42,7 +52,9 @@ def read(strength: float, task: str = "wikipedia") -> Estimate | None:
 
 
 def apart(task: str) -> tuple[int, int]:
-    """Count the strengths whose interval of a benchmark excludes zero (`read`), and all that were asked it."""
+    """Count the strengths whose interval of a benchmark excludes zero (`read`), and all that were
+    asked it.
+    """
     gaps = [gap for strength in public().index if strength and (gap := read(strength, task))]
     return sum(gap.low > 0 or gap.high < 0 for gap in gaps), len(gaps)
 
@@ -53,10 +65,14 @@ def printed() -> list[float]:
 
 
 def leak() -> Estimate:
-    """Return what the form that reads later rows gains by reading them, in nats per token (95 % over sequences)."""
+    """Return what the form that reads later rows gains by reading them, in nats per token (95 %
+    over sequences).
+    """
     return mean_interval(run("high_all_rows")["leak"]["by_block"])
 
 
 def even_guess() -> float:
-    """Return the loss of giving every token of the vocabulary the same probability, in nats per token."""
+    """Return the loss of giving every token of the vocabulary the same probability, in nats per
+    token.
+    """
     return log(load_study(ENCODERS).decoder.vocabulary)

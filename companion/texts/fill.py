@@ -1,4 +1,6 @@
-"""Fills the templates of `texts/` with numbers from the records, and tells what was run and what data were read."""
+"""Fills the templates of `texts/` with numbers from the records, and tells what was run and what
+data were read.
+"""
 
 from collections.abc import Iterable
 from functools import partial
@@ -17,38 +19,67 @@ from companion.setup import labels, paths, studies, typed_by_hand
 from companion.setup.sizes_and_strengths import SIZES
 from companion.setup.tasks_and_metrics import HUB_ROWS
 from companion.tables import captions
-from companion.texts import attention, costs, decoders, exam, planned, pretraining, public_encoder, tables
+from companion.texts import (
+    attention,
+    costs,
+    decoders,
+    exam,
+    planned,
+    pretraining,
+    public_encoder,
+    tables,
+)
 from saobp.measure.prose import prose
 
 SUFFIX = ".j2"
-NAMED_STAGES = {  # before their departures
-    "finetune": "fine-tuning", "attention": "attention", "cost": "cost", "alternations": "cost",
-}  # fmt: skip
-WHAT = {  # kind of training -> what it is called
-    "pretrain": "encoders", "decoder": "decoders", "branched": "trunks and branches", "finetune": "fine-tuned tasks",
-    "untrained": "public models as they are", "timed": "settings timed", "strengths": "encoders at other strengths",
-    "larger": "larger encoders", "multihop": "encoders for known hops",
-}  # fmt: skip
+# before their departures
+NAMED_STAGES = {
+    "finetune": "fine-tuning",
+    "attention": "attention",
+    "cost": "cost",
+    "alternations": "cost",
+}
+# kind of training -> what it is called
+WHAT = {
+    "pretrain": "encoders",
+    "decoder": "decoders",
+    "branched": "trunks and branches",
+    "finetune": "fine-tuned tasks",
+    "untrained": "public models as they are",
+    "timed": "settings timed",
+    "strengths": "encoders at other strengths",
+    "larger": "larger encoders",
+    "multihop": "encoders for known hops",
+}
 NO_STEPS = ("finetune", "untrained", "timed")
 
 
 def folder() -> Path:
-    """Return where the templates are; each has the path of its page in the repository, and `.j2` after it."""
+    """Return where the templates are; each has the path of its page in the repository, and `.j2`
+    after it.
+    """
     return paths.root() / "texts"
 
 
 def pages() -> dict[Path, str]:
     """Return every page's path and its text, filled from the tracked records."""
-    names = [path.relative_to(folder()).as_posix().removesuffix(SUFFIX) for path in folder().rglob(f"*.md{SUFFIX}")]
+    names = [
+        path.relative_to(folder()).as_posix().removesuffix(SUFFIX)
+        for path in folder().rglob(f"*.md{SUFFIX}")
+    ]
     return {paths.root() / name: page(name) for name in sorted(names)}
 
 
 def page(name: str) -> str:
-    """Return the text of one page, "RESULTS.md" say; ValueError where its words are no longer borne out by numbers."""
+    """Return the text of one page, "RESULTS.md" say; ValueError where its words are no longer borne
+    out by numbers.
+    """
 
     def holds(condition: bool, words: str) -> None:
         if not condition:
-            raise ValueError(f"texts/{name}{SUFFIX}: the records no longer say that {words}; write that passage anew")
+            raise ValueError(
+                f"texts/{name}{SUFFIX}: the records no longer say that {words}; write that passage anew"
+            )
 
     rooms = (attention, costs, decoders, exam, planned, pretraining, public_encoder, tables)
     others = (studies, tracked, verdicts, departures, holds, notebooks, runs, splits, took)
@@ -57,7 +88,8 @@ def page(name: str) -> str:
     environment.globals |= {
         "paper": numbers.load(),
         "sizes": SIZES,
-        "prose_words": [len(paragraph.split()) for paragraph in prose()],  # of each paragraph of the novel
+        # of each paragraph of the novel
+        "prose_words": [len(paragraph.split()) for paragraph in prose()],
         "includes_zero": lambda found: found.low < 0 < found.high,
         "exists": lambda file: (paths.root() / file).exists(),
         "shape": lambda model: f"{SIZES[model].layers} layers, width {SIZES[model].hidden}",
@@ -66,7 +98,9 @@ def page(name: str) -> str:
 
 
 def runs() -> pd.DataFrame:
-    """Return one row a study and kind of training: study, what, runs, steps (of one run) and hours (of all)."""
+    """Return one row a study and kind of training: study, what, runs, steps (of one run) and hours
+    (of all).
+    """
     rows = []
     for name in studies.TRACKED:
         of = partial(tracked.metrics, name)
@@ -80,11 +114,17 @@ def runs() -> pd.DataFrame:
             "timed": tracked.select(name, "alternations"),
         }
         for key in ("strengths", "larger", "multihop"):
-            trained = (run for metrics in (*of("beyond"), *of("hops")) for run in metrics.get(key) or [])
+            trained = (
+                run for metrics in (*of("beyond"), *of("hops")) for run in metrics.get(key) or []
+            )
             kinds[key] = [run["curve"][-1] for run in trained if run["curve"]]
         for kind, measured in kinds.items():
             if measured:
-                steps = 0 if kind in NO_STEPS else max(run.get("steps") or run["step"] for run in measured)
+                steps = (
+                    0
+                    if kind in NO_STEPS
+                    else max(run.get("steps") or run["step"] for run in measured)
+                )
                 hours = sum(run.get("seconds") or 0 for run in measured) / 3600
                 rows.append((name, WHAT[kind], len(measured), steps, hours))
     return pd.DataFrame(rows, columns=["study", "what", "runs", "steps", "hours"])
@@ -93,23 +133,33 @@ def runs() -> pd.DataFrame:
 def _parts(metrics: dict[str, Any]) -> list[dict[str, Any]]:
     """A trunk and its branches, each with its own steps and seconds."""
     trunk = metrics["trunk"]
-    begun = [{key: branch[key] - trunk[key] for key in ("steps", "seconds")} for branch in metrics["branches"]]
+    begun = [
+        {key: branch[key] - trunk[key] for key in ("steps", "seconds")}
+        for branch in metrics["branches"]
+    ]
     return [trunk, *begun]
 
 
 def took(command: str) -> pd.Series:
-    """Return how long a command takes or what it writes: low, high, unit, cores, from data/results/commands.csv."""
-    return pd.read_csv(paths.root() / "data" / "results" / "commands.csv", index_col="command").loc[command]
+    """Return how long a command takes or what it writes: low, high, unit, cores, from
+    data/results/commands.csv.
+    """
+    return pd.read_csv(paths.root() / "data" / "results" / "commands.csv", index_col="command").loc[
+        command
+    ]
 
 
 def splits(study: str) -> list[dict[str, Any]]:
-    """Return every split that a study read which is not the public one, or of which it asked a part.
+    """Return every split that a study read which is not the public one, or of which it asked a
+    part.
 
-    Of each: name, rows that were used, public rows (the hub's where known: some records count a split once per
-    slice), note.
+    Of each: name, rows that were used, public rows (the hub's where known: some records count a
+    split once per slice), note.
     """
     found = {}
-    for split in (split for record in tracked.study(study) for split in record["data"].get("splits") or []):
+    for split in (
+        split for record in tracked.study(study) for split in record["data"].get("splits") or []
+    ):
         used = split.get("used", split["rows"])
         if split["complete"] and not (split.get("role") == "evaluation" and used < split["rows"]):
             continue
@@ -123,18 +173,26 @@ def splits(study: str) -> list[dict[str, Any]]:
 
 
 def notebooks() -> dict[str, dict[str, str]]:
-    """Return name -> question, reads, writes, runtime of every notebook that is there: texts/notebooks.yaml."""
+    """Return name -> question, reads, writes, runtime of every notebook that is there:
+    texts/notebooks.yaml.
+    """
     written = typed_by_hand.read(folder() / "notebooks.yaml")
     names = sorted(path.stem for path in (paths.root() / "notebooks").glob("*.ipynb"))
     return {name: written[name] for name in names}
 
 
 def departures(records: Iterable[Record]) -> pd.DataFrame:
-    """Return one row a distinct departure, as text: of, matter, ours, paper ("" for none), models; in a fixed order."""
+    """Return one row a distinct departure, as text: of, matter, ours, paper ("" for none), models;
+    in a fixed order.
+    """
     rows = []
     for record in records:
         for entry in record["departures"]:
-            of = ", ".join(filter(None, [NAMED_STAGES.get(record["stage"]), entry.get("part"), entry.get("task")]))
+            of = ", ".join(
+                filter(
+                    None, [NAMED_STAGES.get(record["stage"]), entry.get("part"), entry.get("task")]
+                )
+            )
             basis = f" ({entry['basis']})" if "basis" in entry else ""
             paper = "" if entry["paper"] is None else _shown(entry["paper"]) + basis
             model = entry.get("model") or record["parameters"].get("model")
@@ -142,7 +200,11 @@ def departures(records: Iterable[Record]) -> pd.DataFrame:
             rows.append((of, entry["matter"], _shown(entry["ours"]), paper, title))
     keys = ["of", "matter", "ours", "paper"]
     frame = pd.DataFrame(rows, columns=[*keys, "models"], dtype=str)
-    return frame.groupby(keys)["models"].agg(lambda names: ", ".join(sorted(set(names.dropna())))).reset_index()
+    return (
+        frame.groupby(keys)["models"]
+        .agg(lambda names: ", ".join(sorted(set(names.dropna()))))
+        .reset_index()
+    )
 
 
 def _shown(value: Value) -> str:

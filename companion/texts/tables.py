@@ -1,4 +1,6 @@
-"""Numbers of the tables in `figures/`, cells and claims: the paper's beside ours, with interval, runs and items."""
+"""Numbers of the tables in `figures/`, cells and claims: the paper's beside ours, with interval,
+runs and items.
+"""
 
 from itertools import pairwise
 
@@ -11,12 +13,16 @@ from companion.tables import render
 
 
 def read(name: str) -> pd.DataFrame:
-    """Return figures/NAME.csv; of a table it has a row a cell, of the claims a row a measurement."""
+    """Return figures/NAME.csv; of a table it has a row a cell, of the claims a row a
+    measurement.
+    """
     return pd.read_csv(paths.figures() / f"{name}.csv")
 
 
 def _one(name: str, **keys: str) -> pd.Series:
-    """Return the one row of figures/NAME.csv whose columns have these values; ValueError for none or several."""
+    """Return the one row of figures/NAME.csv whose columns have these values; ValueError for none
+    or several.
+    """
     frame = read(name)
     found = frame[(frame[[*keys]] == [*keys.values()]).all(axis=1)]
     if len(found) != 1:
@@ -26,12 +32,15 @@ def _one(name: str, **keys: str) -> pd.Series:
 
 
 def cell(number: int, model: str, line: str, column: str) -> pd.Series:
-    """Return a table's cell by its keys: published, ours, low, high, runs, …. Raises ValueError where there is none."""
+    """Return a table's cell by its keys: published, ours, low, high, runs, …. Raises ValueError
+    where there is none.
+    """
     return _one(f"table{number}", model_key=model, line_key=line, column=column)
 
 
 def claimed(claim: str, study: str, **part: str) -> Estimate:
-    """Return what decides a claim in a study, or a part of it, deciding or not: that of a `key` or `without` something.
+    """Return what decides a claim in a study, or a part of it, deciding or not: that of a `key` or
+    `without` something.
 
     ValueError for none or several.
     """
@@ -40,7 +49,8 @@ def claimed(claim: str, study: str, **part: str) -> Estimate:
 
 
 def score_differences(model: str) -> dict[str, Estimate]:
-    """Return High − Original of a size on each task of Table 8 that was run, by column: paired, over runs and items.
+    """Return High − Original of a size on each task of Table 8 that was run, by column: paired,
+    over runs and items.
 
     ValueError where a column has several, of several studies: a text has to say which.
     """
@@ -53,9 +63,15 @@ def score_differences(model: str) -> dict[str, Estimate]:
 
 
 def below_words(model: str) -> tuple[int, int]:
-    """Count the tasks on which Original of a size scores below the bag of words, and those where both have a score."""
+    """Count the tasks on which Original of a size scores below the bag of words, and those where
+    both have a score.
+    """
     frame = read("table8").query("model_key == @model or line_key == 'bag'")
-    scores = frame.assign(ours=pd.to_numeric(frame["ours"], errors="coerce")).dropna(subset="ours").set_index("column")
+    scores = (
+        frame.assign(ours=pd.to_numeric(frame["ours"], errors="coerce"))
+        .dropna(subset="ours")
+        .set_index("column")
+    )
     sides = [scores[scores["line_key"] == line]["ours"] for line in ("original", "bag")]
     words = pd.concat(sides, axis=1).dropna().drop("Avg", errors="ignore").to_numpy()
     return int((words[:, 0] < words[:, 1]).sum()), len(words)
@@ -67,7 +83,9 @@ def outcomes() -> pd.Series:
 
 
 def claims(*starts: str) -> list[str]:
-    """Return the table of claims, cut before each claim of `starts`; ValueError for one that is none."""
+    """Return the table of claims, cut before each claim of `starts`; ValueError for one that is
+    none.
+    """
     decided = verdicts.decided()
     named, table = [row.claim.id for row in decided], verdicts.shown(decided)
     cuts = [named.index(start) for start in starts]

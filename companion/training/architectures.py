@@ -4,19 +4,34 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+)
 from transformers.modeling_outputs import MaskedLMOutput
 
 import saobp
-from companion.setup.sizes_and_strengths import LEAKY, PLAIN, SIZES, WITHOUT_STRENGTH, Size, strength_used  # noqa: F401  notebooks have all of a model here
+from companion.setup.sizes_and_strengths import (  # noqa: F401
+    LEAKY,
+    PLAIN,
+    SIZES,
+    WITHOUT_STRENGTH,
+    Size,
+    strength_used,
+)
 from companion.training import precision, regularizers
 
 
 class SparseBertForMaskedLM(BertForMaskedLM):
-    """BERT whose vocabulary logits, most of a small model's work, are computed at the positions with a label alone.
+    """BERT whose vocabulary logits, most of a small model's work, are computed at the positions
+    with a label alone.
 
-    Same parameters, loss and checkpoints as `BertForMaskedLM`; `logits` has one row a labelled position. While it
-    trains its loss has the penalty that `regularizers` attached; what is measured in between is without it.
+    Same parameters, loss and checkpoints as `BertForMaskedLM`; `logits` has one row a labelled
+    position. While it trains its loss has the penalty that `regularizers` attached; what is
+    measured in between is without it.
     """
 
     def forward(
@@ -30,57 +45,91 @@ class SparseBertForMaskedLM(BertForMaskedLM):
         outputs = self.bert(input_ids, attention_mask=attention_mask, **kwargs)
         chosen = labels != -100
         logits = self.cls(outputs.last_hidden_state[chosen])
-        # the Trainer hands over the count of labels in all accumulated batches: the mean is over those
+        # the Trainer hands over the count of labels in all accumulated batches: the mean is over
+        # those
         count = chosen.sum() if num_items_in_batch is None else torch.as_tensor(num_items_in_batch)
         # nothing to predict, in a batch of very short texts, is a loss of zero
-        loss = nn.functional.cross_entropy(logits.float(), labels[chosen], reduction="sum") / count.clamp(min=1)
+        loss = nn.functional.cross_entropy(
+            logits.float(), labels[chosen], reduction="sum"
+        ) / count.clamp(min=1)
         if penalty is None:
             return MaskedLMOutput(loss=loss, logits=logits, attentions=outputs.attentions)
         real = None if attention_mask is None else attention_mask.bool()
         # the Trainer multiplies a loss that it gave a count of labels by the number of processes
         shares = 1 if num_items_in_batch is None else precision.processes().num_processes
         with torch.autocast(loss.device.type, enabled=False):
-            return MaskedLMOutput(loss=loss + penalty(outputs.attentions, real) / shares, logits=logits)
+            return MaskedLMOutput(
+                loss=loss + penalty(outputs.attentions, real) / shares, logits=logits
+            )
 
 
 def bert_config(size: Size, vocabulary: int, *, dropout: float = 0.1, **more: Any) -> BertConfig:
     """Return the configuration of a BERT of some size, with `more` of BertConfig's own settings."""
     heads = {"num_hidden_layers": size.layers, "num_attention_heads": size.heads}
-    widths = {"vocab_size": vocabulary, "hidden_size": size.hidden, "intermediate_size": size.feedforward}
+    widths = {
+        "vocab_size": vocabulary,
+        "hidden_size": size.hidden,
+        "intermediate_size": size.feedforward,
+    }
     dropouts = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     return BertConfig(**widths, **heads, **dropouts, **more)
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerFast) -> dict[str, int | None]:
-    """Return a tokenizer's special tokens as configurations name them; GPT-2's own lie outside a smaller vocabulary."""
-    return {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    """Return a tokenizer's special tokens as configurations name them; GPT-2's own lie outside a
+    smaller vocabulary.
+    """
+    return {
+        name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")
+    }
 
 
-def encoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, seed: int) -> BertForMaskedLM:
-    """Build an untrained masked language model; the same seed gives every algorithm the same start."""
+def encoder(
+    model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, seed: int
+) -> BertForMaskedLM:
+    """Build an untrained masked language model; the same seed gives every algorithm the same
+    start.
+    """
     torch.manual_seed(seed)
     special = special_tokens(tokenizer)
-    return SparseBertForMaskedLM(bert_config(SIZES[model], len(tokenizer), dropout=dropout, **special))
+    return SparseBertForMaskedLM(
+        bert_config(SIZES[model], len(tokenizer), dropout=dropout, **special)
+    )
 
 
-def decoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, seed: int) -> GPT2LMHeadModel:
-    """Build an untrained GPT-2 as wide and deep as the encoder: the paper gives no sizes for its decoders."""
+def decoder(
+    model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, seed: int
+) -> GPT2LMHeadModel:
+    """Build an untrained GPT-2 as wide and deep as the encoder: the paper gives no sizes for its
+    decoders.
+    """
     size = SIZES[model]
-    shape = {"n_layer": size.layers, "n_head": size.heads, "n_embd": size.hidden, "n_inner": size.feedforward}
+    shape = {
+        "n_layer": size.layers,
+        "n_head": size.heads,
+        "n_embd": size.hidden,
+        "n_inner": size.feedforward,
+    }
     dropouts = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
     torch.manual_seed(seed)
     special = special_tokens(tokenizer)
-    network = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_positions=512, **shape, **dropouts, **special))
-    network.loss_type = "ForCausalLM"  # by which the Trainer knows that the first token is no target
+    network = GPT2LMHeadModel(
+        GPT2Config(vocab_size=len(tokenizer), n_positions=512, **shape, **dropouts, **special)
+    )
+    # by which the Trainer knows that the first token is no target
+    network.loss_type = "ForCausalLM"
     return network
 
 
 def refine_with(model: nn.Module, algorithm: str, strength: float) -> nn.Module:
-    """Put an algorithm's factor into a model; Original and the penalties keep plain attention, seen the same way."""
+    """Put an algorithm's factor into a model; Original and the penalties keep plain attention, seen
+    the same way.
+    """
     if algorithm == LEAKY:
         return saobp.apply(model, "high", strength, messages="all")
     if algorithm in WITHOUT_STRENGTH and algorithm not in PLAIN:
-        strength = 1.0  # any but 0, which is plain attention
+        # any but 0, which is plain attention
+        strength = 1.0
     return saobp.apply(model, "none" if algorithm in PLAIN else algorithm, strength)
 
 

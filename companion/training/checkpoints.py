@@ -17,23 +17,35 @@ from companion.setup.sizes_and_strengths import strength_used
 from companion.setup.studies import Study, load_study
 from companion.training import precision, regularizers
 
-KEPT = 2  # whole checkpoints of a run: should the newest be damaged, there is the one before
+# whole checkpoints of a run: should the newest be damaged, there is the one before
+KEPT = 2
 NAME = re.compile(r"checkpoint-\d+")
-TRAINING = "training.json"  # in a finished model's folder: what it was made of
-MEASURING = {"evaluations", "evaluation_sequences", "held_out", "save_every"}  # of a recipe: they train nothing
-TEXT = ("corpus", "tokenizer", "vocabulary", "tokens")  # of a study, beside its data: what its models read
+# in a finished model's folder: what it was made of
+TRAINING = "training.json"
+# of a recipe: they train nothing
+MEASURING = {"evaluations", "evaluation_sequences", "held_out", "save_every"}
+# of a study, beside its data: what its models read
+TEXT = ("corpus", "tokenizer", "vocabulary", "tokens")
 
 
 def work_folder(study: Study, model: str, algorithm: str, seed: int, text: str) -> Path:
-    """Return where a pretraining run keeps what it continues from; another recipe, λ or text gets another folder."""
+    """Return where a pretraining run keeps what it continues from; another recipe, λ or text gets
+    another folder.
+    """
     strength = study.strengths.get(model.removeprefix(labels.DECODER))
     identity = (recipes.identity(study.recipe(model)), strength, text)
     return paths.build(study.name) / "work" / marked(f"{model}-{algorithm}-{seed}", identity)
 
 
 def finetune_folder(study: Study, checkpoint: Path, group: str, seed: int, source: Source) -> Path:
-    """Return where a fine-tuning run keeps its finished tasks; other weights or another recipe get another folder."""
-    identity = (study.finetune.model_dump(), source.name, paths.digest(checkpoint / "model.safetensors"))
+    """Return where a fine-tuning run keeps its finished tasks; other weights or another recipe get
+    another folder.
+    """
+    identity = (
+        study.finetune.model_dump(),
+        source.name,
+        paths.digest(checkpoint / "model.safetensors"),
+    )
     return paths.build(study.name) / "work" / marked(f"{checkpoint.name}-{group}-{seed}", identity)
 
 
@@ -45,7 +57,8 @@ def marked(name: str, identity: Any) -> str:
 def pretrained(study_name: str, model: str, algorithm: str, seed: int) -> Path:
     """Return the folder of a pretrained model, trained by notebook 04 if it is missing.
 
-    Raises ValueError, one line, if it is damaged, or was trained in another way than the study says.
+    Raises ValueError, one line, if it is damaged, or was trained in another way than the study
+    says.
     """
     folder = folder_of(Path(study_name).stem, model, algorithm, seed)
     if not (folder / "model.safetensors").is_file():
@@ -53,19 +66,34 @@ def pretrained(study_name: str, model: str, algorithm: str, seed: int) -> Path:
 
         print(f"{folder} is not there yet: running notebook 04-pretrain, which may take a while")
         notebook = paths.root() / "notebooks" / "04-pretrain.ipynb"
-        output = paths.build(Path(study_name).stem) / "interactive" / f"04-pretrain-{folder.name}.ipynb"
-        given = {"study_name": study_name, "model": model, "algorithm": algorithm, "seed": str(seed)}
+        output = (
+            paths.build(Path(study_name).stem) / "interactive" / f"04-pretrain-{folder.name}.ipynb"
+        )
+        given = {
+            "study_name": study_name,
+            "model": model,
+            "algorithm": algorithm,
+            "seed": str(seed),
+        }
         execution.run(notebook, output, given)
     if problem := paths.damage(folder):
-        remedy = "delete the folder and give the command again: it is made anew from the last checkpoint"
+        remedy = (
+            "delete the folder and give the command again: it is made anew from the last checkpoint"
+        )
         raise ValueError(f"{folder}: {problem}; {remedy} of its training")
     asked = made_of(load_study(study_name), model, algorithm, seed)
     if not (file := folder / TRAINING).is_file():
-        raise ValueError(f"{folder}: does not say how it was trained: delete it and give the command again")
+        raise ValueError(
+            f"{folder}: does not say how it was trained: delete it and give the command again"
+        )
     for name, value in json.loads(file.read_text(encoding="utf-8")).items():
         if name in asked and value != asked[name]:
             remedy = "name the file of the study that trained it, or delete the folder"
-            remedy = "set SAOBP_DATA to what trained it, or delete the folder" if name == "data" else remedy
+            remedy = (
+                "set SAOBP_DATA to what trained it, or delete the folder"
+                if name == "data"
+                else remedy
+            )
             raise ValueError(
                 f"{folder}: trained with {name} {value}, and {study_name} asks for {asked[name]}: {remedy}"
             )
@@ -76,7 +104,12 @@ def made_of(study: Study, model: str, algorithm: str, seed: int) -> dict[str, An
     """Return all that a study says of the training of a model: name -> value, as JSON has it."""
     said = (study.section("decoder") if labels.is_decoder(model) else study).model_dump()
     strength = strength_used(model.removeprefix(labels.DECODER), algorithm, study.strengths)
-    given = {"algorithm": algorithm, "strength": strength, "seed": seed, "data": sources.chosen(study.data)}
+    given = {
+        "algorithm": algorithm,
+        "strength": strength,
+        "seed": seed,
+        "data": sources.chosen(study.data),
+    }
     text = {name: said.get(name, getattr(study, name)) for name in TEXT}
     return given | text | study.recipe(model).model_dump(exclude=MEASURING)
 
@@ -87,27 +120,41 @@ def folder_of(study_name: str, model: str, algorithm: str, seed: int) -> Path:
 
 
 def save(
-    network: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, study: Study, model: str, algorithm: str, seed: int
+    network: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    study: Study,
+    model: str,
+    algorithm: str,
+    seed: int,
 ) -> Path:
-    """Save a finished model with its tokenizer and its training, whole or not at all, and return the folder."""
+    """Save a finished model with its tokenizer and its training, whole or not at all, and return
+    the folder.
+    """
     folder = folder_of(study.name, model, algorithm, seed)
-    regularizers.detach(network)  # a penalty belongs to training
+    # a penalty belongs to training
+    regularizers.detach(network)
     with paths.new_folder(folder) as unfinished:
         network.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
-        paths.write_text(unfinished / TRAINING, json.dumps(made_of(study, model, algorithm, seed), indent=1))
+        paths.write_text(
+            unfinished / TRAINING, json.dumps(made_of(study, model, algorithm, seed), indent=1)
+        )
         paths.seal(unfinished)
     return folder
 
 
 def written(folder: Path) -> list[Path]:
     """List a run's checkpoints, whole or not, the oldest first."""
-    found = (path for path in folder.glob("checkpoint-*") if path.is_dir() and NAME.fullmatch(path.name))
+    found = (
+        path for path in folder.glob("checkpoint-*") if path.is_dir() and NAME.fullmatch(path.name)
+    )
     return sorted(found, key=lambda path: int(path.name.removeprefix("checkpoint-")))
 
 
 def newest_whole(folder: Path, say: Callable[[str], None] | None = None) -> Path | None:
-    """Return the newest whole checkpoint of a run, and `say` which newer ones are passed over and why."""
+    """Return the newest whole checkpoint of a run, and `say` which newer ones are passed over and
+    why.
+    """
     for candidate in reversed(written(folder)):
         if not (problem := paths.damage(candidate)):
             return candidate
@@ -117,10 +164,13 @@ def newest_whole(folder: Path, say: Callable[[str], None] | None = None) -> Path
 
 
 class SealCheckpoints(TrainerCallback):
-    """Seals each checkpoint once the Trainer has written all of it, after `StopAtNaN`'s look; keeps the last two."""
+    """Seals each checkpoint once the Trainer has written all of it, after `StopAtNaN`'s look; keeps
+    the last two.
+    """
 
     def on_save(self, args, state, control, **kwargs):
-        precision.processes().wait_for_everyone()  # until each has written its part
+        # until each has written its part
+        precision.processes().wait_for_everyone()
         if state.is_world_process_zero:
             folder = Path(args.output_dir)
             paths.seal(folder / f"checkpoint-{state.global_step}")

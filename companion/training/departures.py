@@ -1,4 +1,6 @@
-"""What a run does otherwise than the paper, and what the paper leaves open: the data that go with every number."""
+"""What a run does otherwise than the paper, and what the paper leaves open: the data that go with
+every number.
+"""
 
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -14,40 +16,79 @@ from companion.setup.studies import Study
 PAPER_SEED = 42
 GPT2_VOCABULARY = 50257
 PAPER_TEXTS = "WikiText, BookCorpus, OpenWebText"
-PAPER_CORPUS = {"wikitext-103", "bookcorpus/bookcorpus", "Skylion007/openwebtext"}  # Sec. 6, as the hub has them
-INFERRED = LENGTH, "inferred from Table 9: tokens per second times seconds per step"  # tokens per sequence
-CAPTIONS = {("samples", "race"): ("C23", "Table 1"), ("length", "squad"): ("C47", "Figure 6")}  # setting and task
-TABLE5 = {"steps": "max_steps", "learning_rate": "learning_rate", "warmup": "warmup_steps"}  # field -> column
-SCHEDULE = {  # field of a recipe -> name for readers
-    "steps": "steps", "learning_rate": "learning rate", "warmup": "warm-up steps", "scheduler": "scheduler",
-    "length": "tokens per sequence", "masking": "masking", "dropout": "dropout", "weight_decay": "weight decay",
-    "precision": "precision", "batch": "sequences per batch",
-}  # fmt: skip
+# Sec. 6, as the hub has them
+PAPER_CORPUS = {"wikitext-103", "bookcorpus/bookcorpus", "Skylion007/openwebtext"}
+# tokens per sequence
+INFERRED = LENGTH, "inferred from Table 9: tokens per second times seconds per step"
+# setting and task
+CAPTIONS = {("samples", "race"): ("C23", "Table 1"), ("length", "squad"): ("C47", "Figure 6")}
+# field -> column
+TABLE5 = {"steps": "max_steps", "learning_rate": "learning_rate", "warmup": "warmup_steps"}
+# field of a recipe -> name for readers
+SCHEDULE = {
+    "steps": "steps",
+    "learning_rate": "learning rate",
+    "warmup": "warm-up steps",
+    "scheduler": "scheduler",
+    "length": "tokens per sequence",
+    "masking": "masking",
+    "dropout": "dropout",
+    "weight_decay": "weight decay",
+    "precision": "precision",
+    "batch": "sequences per batch",
+}
 
 
 def departures(
-    study: Study, model: str, text: Any, algorithm: str, seed: int, recipe: Pretraining | None = None
+    study: Study,
+    model: str,
+    text: Any,
+    algorithm: str,
+    seed: int,
+    recipe: Pretraining | None = None,
 ) -> list[Departure]:
-    """Name everything that makes a pretraining run another one than the paper's: text, model, method, schedule.
+    """Name everything that makes a pretraining run another one than the paper's: text, model,
+    method, schedule.
 
     `recipe` is the study's of the model where none is given.
     """
     recipe = recipe or study.recipe(model)
-    rows = [*_text(study, text, recipe), *_method(study, model, algorithm), *_trained(study, model, recipe, [seed])]
+    rows = [
+        *_text(study, text, recipe),
+        *_method(study, model, algorithm),
+        *_trained(study, model, recipe, [seed]),
+    ]
     return _unlike([*rows, ("minutes for a row", study.minutes)])
 
 
 def decoder(study: Study, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
-    """Name what a decoder's run does otherwise than the paper, which gives no size and no schedule for decoders."""
+    """Name what a decoder's run does otherwise than the paper, which gives no size and no schedule
+    for decoders.
+    """
     plan, recipe = study.decoder, study.decoder_recipe(model)
-    words = GPT2_VOCABULARY if plan.tokenizer == "gpt2" else f"{plan.tokenizer}, at most {plan.vocabulary} tokens"
+    words = (
+        GPT2_VOCABULARY
+        if plan.tokenizer == "gpt2"
+        else f"{plan.tokenizer}, at most {plan.vocabulary} tokens"
+    )
     own = [("model", _shape(SIZES[model])), ("vocabulary", words, GPT2_VOCABULARY, "GPT-2")]
-    timing = [(name, getattr(recipe, field)) for field, name in SCHEDULE.items() if field != "masking"]
-    return _unlike([*_text(study, text, recipe), *own, *_method(study, model, algorithm), _seed([seed]), *timing])
+    timing = [
+        (name, getattr(recipe, field)) for field, name in SCHEDULE.items() if field != "masking"
+    ]
+    return _unlike(
+        [
+            *_text(study, text, recipe),
+            *own,
+            *_method(study, model, algorithm),
+            _seed([seed]),
+            *timing,
+        ]
+    )
 
 
 def beyond(study: Study, text: Any) -> list[Departure]:
-    """Name how the runs of notebook 12 are trained, a part of the record each: "strengths", "sizes", "hops".
+    """Name how the runs of notebook 12 are trained, a part of the record each: "strengths",
+    "sizes", "hops".
 
     Strengths are set beside Table 5's column of their size, larger models each beside its own.
     Raises StudyError if the study has no such runs.
@@ -55,17 +96,27 @@ def beyond(study: Study, text: Any) -> list[Departure]:
     plan, exam = study.section("beyond"), study.multihop
     own = _trained(study, plan.model, plan.pretrain, plan.seeds)
     found = _unlike([*_text(study, text, plan.pretrain), *own], part="strengths")
-    for one in plan.larger:  # on the strengths' text
+    # on the strengths' text
+    for one in plan.larger:
         own = _trained(study, one.model, one.recipe(plan.pretrain), one.seeds)
         found += _unlike(own, part="sizes", model=one.model)
     return found + ([{**entry, "part": "hops"} for entry in exam_of(exam)] if exam else [])
 
 
 def exam_of(plan: MultiHop) -> list[Departure]:
-    """Name how the encoders of known hops are trained, and their seeds where they are several: the paper has none."""
+    """Name how the encoders of known hops are trained, and their seeds where they are several: the
+    paper has none.
+    """
     seeds = [*plan.seeds, *(seed for more in plan.more_seeds.values() for seed in more)]
-    settings = {"layers": ", ".join(map(str, plan.layers)), "width": plan.hidden, "heads": plan.heads}
-    settings |= {"strength": plan.strength, "seeds": f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else None}
+    settings = {
+        "layers": ", ".join(map(str, plan.layers)),
+        "width": plan.hidden,
+        "heads": plan.heads,
+    }
+    settings |= {
+        "strength": plan.strength,
+        "seeds": f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else None,
+    }
     named = SCHEDULE | {"batch": "stories per batch", "length": "sentences per story"}
     del named["masking"], named["weight_decay"]
     training = {name: getattr(plan.pretrain, field) for field, name in named.items()}
@@ -73,60 +124,97 @@ def exam_of(plan: MultiHop) -> list[Departure]:
 
 
 def finetuning(study: Finetuning, pretrained: int, tasks: Collection[str]) -> list[Departure]:
-    """Name the settings of a fine-tuning run, of which the paper gives none, and what stands in for what.
+    """Name the settings of a fine-tuning run, of which the paper gives none, and what stands in for
+    what.
 
-    `pretrained`: tokens per sequence in pretraining, beyond which positions are new to the model; `tasks`: the run's.
+    `pretrained`: tokens per sequence in pretraining, beyond which positions are new to the model;
+        `tasks`: the run's.
     """
-    found = _unlike([
-        ("tokens per sequence", study.length), ("sequences per batch", study.batch), ("epochs", study.epochs),
-        ("learning rate", study.learning_rate), ("dropout", study.dropout),
-        ("positions known from pretraining", pretrained if any(study.tokens(t) > pretrained for t in tasks) else None),
-        ("training items at most", study.limit_train or "all", "all"),
-        ("reported items at most", study.limit_evaluation or "all", "all"),
-    ])  # fmt: skip
+    found = _unlike(
+        [
+            ("tokens per sequence", study.length),
+            ("sequences per batch", study.batch),
+            ("epochs", study.epochs),
+            ("learning rate", study.learning_rate),
+            ("dropout", study.dropout),
+            (
+                "positions known from pretraining",
+                pretrained if any(study.tokens(t) > pretrained for t in tasks) else None,
+            ),
+            ("training items at most", study.limit_train or "all", "all"),
+            ("reported items at most", study.limit_evaluation or "all", "all"),
+        ]
+    )
     for task in sorted(tasks):
-        own = [("epochs", study.epochs_of.get(task)), ("tokens per sequence", study.length_of.get(task))]
+        own = [
+            ("epochs", study.epochs_of.get(task)),
+            ("tokens per sequence", study.length_of.get(task)),
+        ]
         splits = zip(("training split", "reported split"), study.splits.get(task, ()))
         found += _unlike([*own, *splits], task=task)
     return found
 
 
 def attention(samples: int, length: int, task: str, left_out: int = 0) -> list[Departure]:
-    """Name how attention was measured: items, tokens per item, and items whose question `length` cannot hold."""
+    """Name how attention was measured: items, tokens per item, and items whose question `length`
+    cannot hold.
+    """
     paper = numbers.load()
-    said = {setting: (paper.claim(id), where) for (setting, of), (id, where) in CAPTIONS.items() if of == task}
+    said = {
+        setting: (paper.claim(id), where)
+        for (setting, of), (id, where) in CAPTIONS.items()
+        if of == task
+    }
     settings = [
-        ("samples", samples, *said.get("samples", ())), ("tokens per sample at most", length, *said.get("length", ())),
-        ("weights", "pretrained, not fine-tuned"), ("items too long", left_out or None),
-    ]  # fmt: skip
+        ("samples", samples, *said.get("samples", ())),
+        ("tokens per sample at most", length, *said.get("length", ())),
+        ("weights", "pretrained, not fine-tuned"),
+        ("items too long", left_out or None),
+    ]
     return _unlike(settings, task=task)
 
 
-def cost(model: str, batch: int, length: int, rounds: int, vocabulary: int, phase: str = "") -> list[Departure]:
-    """Name how the cost of a model was measured, in one `phase` of `whole_model.PHASES` or in all of them."""
+def cost(
+    model: str, batch: int, length: int, rounds: int, vocabulary: int, phase: str = ""
+) -> list[Departure]:
+    """Name how the cost of a model was measured, in one `phase` of `whole_model.PHASES` or in all
+    of them.
+    """
     tokens, basis = INFERRED
     batches = {"": ("1 in training, 32 in inference", basis)}
     batches["inference"] = (32, "inferred from Table 9: samples per second times seconds per batch")
     rows = [
-        ("sequences per batch", batch, *batches.get(phase, (1, basis))), ("tokens per sequence", length, tokens, basis),
+        ("sequences per batch", batch, *batches.get(phase, (1, basis))),
+        ("tokens per sequence", length, tokens, basis),
         ("rounds", rounds, "an average over 200 steps"),
         ("logits", None if phase == "inference" else "at masked positions only"),
         ("dropout", 0.0 if phase == "train_no_dropout" else 0.1, 0.1, "BERT"),
-    ]  # fmt: skip
+    ]
     part = {"part": "inference" if phase == "inference" else "training"} if phase else {}
     size = SIZES[model]
     of_model = [("vocabulary", vocabulary, VOCABULARY, "BERT")]
-    of_model += [("model", _shape(size), labels.model_title(size.scaled_from))] if size.scaled_from else []
+    of_model += (
+        [("model", _shape(size), labels.model_title(size.scaled_from))] if size.scaled_from else []
+    )
     return _unlike(rows, **part) + _unlike(of_model)
 
 
 def differs(matter: str, ours: Value, paper: Value = None, *basis: str) -> Departure:
-    """Return a departure from what the paper, or who it follows (`basis`), does; None where it gives nothing."""
-    return {"matter": matter, "ours": ours, "paper": paper, **({"basis": basis[0]} if basis else {})}
+    """Return a departure from what the paper, or who it follows (`basis`), does; None where it
+    gives nothing.
+    """
+    return {
+        "matter": matter,
+        "ours": ours,
+        "paper": paper,
+        **({"basis": basis[0]} if basis else {}),
+    }
 
 
 def _unlike(rows: Iterable[tuple], **of: str) -> list[Departure]:
-    """Return the departures among rows of `differs`' arguments: those where ours is not the paper's."""
+    """Return the departures among rows of `differs`' arguments: those where ours is not the
+    paper's.
+    """
     found = ({**differs(*row), **of} for row in rows)
     return [entry for entry in found if entry["ours"] != entry["paper"]]
 
@@ -136,42 +224,79 @@ def _shape(size: Size) -> str:
 
 
 def _seed(seeds: Collection[int]) -> tuple:
-    return ("seed", ", ".join(str(seed) for seed in seeds if seed != PAPER_SEED) or PAPER_SEED, PAPER_SEED)
+    return (
+        "seed",
+        ", ".join(str(seed) for seed in seeds if seed != PAPER_SEED) or PAPER_SEED,
+        PAPER_SEED,
+    )
 
 
 def _text(study: Study, text: Any, recipe: Pretraining) -> list[tuple]:
-    """Compare the text with the paper's three; of the same text name the weights, which the paper does not give."""
-    names = {"wikitext-103" if ":wikitext-103" in name else name.partition(":")[0] for name in study.corpus}
-    own = ("saobp/", "local/")  # written here, whatever it says of itself
-    whole = all(split.get("complete") and not split["dataset"].startswith(own) for split in text.splits)
+    """Compare the text with the paper's three; of the same text name the weights, which the paper
+    does not give.
+    """
+    names = {
+        "wikitext-103" if ":wikitext-103" in name else name.partition(":")[0]
+        for name in study.corpus
+    }
+    # written here, whatever it says of itself
+    own = ("saobp/", "local/")
+    whole = all(
+        split.get("complete") and not split["dataset"].startswith(own) for split in text.splits
+    )
     weights = " : ".join(f"{weight:g}" for weight in study.corpus.values())
     same = names == PAPER_CORPUS and whole
-    which = ("weights of the texts", weights) if same else ("text", ", ".join(study.corpus), PAPER_TEXTS)
+    which = (
+        ("weights of the texts", weights)
+        if same
+        else ("text", ", ".join(study.corpus), PAPER_TEXTS)
+    )
     return [which, ("tokens of text", recipe.limit_tokens or "all", "all")]
 
 
 def _method(study: Study, model: str, algorithm: str) -> list[tuple]:
-    """Compare the strength with the paper's, and name baselines that are not exactly their authors'."""
+    """Compare the strength with the paper's, and name baselines that are not exactly their
+    authors'.
+    """
     used, usual = strength_used(model, algorithm, study.strengths), SIZES[model].strength
     found = [] if used is None else [("strength", used, usual)]
-    found += [("Eigen-Reg", "reconstructed after Bao et al. 2024")] if algorithm == "eigen_reg" else []
-    return found + ([("penalty coefficient", study.recipe(model).penalty)] if algorithm.endswith("_reg") else [])
+    found += (
+        [("Eigen-Reg", "reconstructed after Bao et al. 2024")] if algorithm == "eigen_reg" else []
+    )
+    return found + (
+        [("penalty coefficient", study.recipe(model).penalty)] if algorithm.endswith("_reg") else []
+    )
 
 
 def _trained(study: Study, model: str, recipe: Pretraining, seeds: Collection[int]) -> list[tuple]:
-    """Compare a model and its training with the paper's of its size: with Table 5, with BERT's where that is silent."""
+    """Compare a model and its training with the paper's of its size: with Table 5, with BERT's
+    where that is silent.
+    """
     size, paper = SIZES[model], numbers.load()
     row = {"model": labels.published_model(model)}
-    known: dict[str, tuple] = {field: (paper.value(5, metric=metric, **row),) for field, metric in TABLE5.items()}
+    known: dict[str, tuple] = {
+        field: (paper.value(5, metric=metric, **row),) for field, metric in TABLE5.items()
+    }
     known["scheduler"] = (paper.printed(5, metric="lr_scheduler_type", **row),)
     usual = {name: field.default for name, field in Pretraining.model_fields.items()}
     known["length"] = INFERRED
     known |= {field: (usual[field], "BERT") for field in ("masking", "dropout", "weight_decay")}
-    words = VOCABULARY if study.tokenizer == "bert" else f"{study.tokenizer}, at most {study.vocabulary} words"
+    words = (
+        VOCABULARY
+        if study.tokenizer == "bert"
+        else f"{study.tokenizer}, at most {study.vocabulary} words"
+    )
     found = [("vocabulary", words, VOCABULARY, "BERT"), _seed(seeds)]
-    found += [(name, getattr(recipe, field), *known.get(field, ())) for field, name in SCHEDULE.items()]
+    found += [
+        (name, getattr(recipe, field), *known.get(field, ())) for field, name in SCHEDULE.items()
+    ]
     if size.scaled_from:
         found.insert(
-            0, ("model", _shape(size), f"{labels.model_title(size.scaled_from)}: {_shape(SIZES[size.scaled_from])}")
+            0,
+            (
+                "model",
+                _shape(size),
+                f"{labels.model_title(size.scaled_from)}: {_shape(SIZES[size.scaled_from])}",
+            ),
         )
     return found

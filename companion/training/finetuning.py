@@ -1,4 +1,6 @@
-"""Fine-tuning: one recipe for every algorithm, the epoch chosen on a slice of train, scored on the reported split."""
+"""Fine-tuning: one recipe for every algorithm, the epoch chosen on a slice of train, scored on the
+reported split.
+"""
 
 import copy
 import json
@@ -31,26 +33,39 @@ from companion.training.precision import choose
 from companion.training.trainer import arguments_of, quiet
 from companion.training.watch import FollowHeldOut, Progress, StopAtNaN
 
-SHOWN = 16  # items of the reported split whose attention is followed
-HEADS = {"choice": transformers.AutoModelForMultipleChoice, "span": transformers.AutoModelForQuestionAnswering}
+# items of the reported split whose attention is followed
+SHOWN = 16
+HEADS = {
+    "choice": transformers.AutoModelForMultipleChoice,
+    "span": transformers.AutoModelForQuestionAnswering,
+}
 
 
 def task_of(name: str, recipe: Finetuning, source: Source) -> Task:
     """Load a task with the recipe's limits and split mapping."""
-    return load_task(name, source, recipe.splits.get(name), (recipe.limit_train, recipe.limit_evaluation))
+    return load_task(
+        name, source, recipe.splits.get(name), (recipe.limit_train, recipe.limit_evaluation)
+    )
 
 
 def with_head(task: Task, checkpoint: Path, recipe: Finetuning, seed: int) -> nn.Module:
-    """Put the task's untrained head on a pretrained model; the refinement that it was trained with stays on."""
+    """Put the task's untrained head on a pretrained model; the refinement that it was trained with
+    stays on.
+    """
     quiet()
     torch.manual_seed(seed)
-    dropout = {"hidden_dropout_prob": recipe.dropout, "attention_probs_dropout_prob": recipe.dropout}
+    dropout = {
+        "hidden_dropout_prob": recipe.dropout,
+        "attention_probs_dropout_prob": recipe.dropout,
+    }
     head = HEADS.get(task.spec.kind, transformers.AutoModelForSequenceClassification)
     return head.from_pretrained(checkpoint, num_labels=task.spec.num_labels, **dropout)
 
 
 class KeepBest(TrainerCallback):
-    """Keeps the weights of the epoch that does best on the development slice; the reported split plays no part."""
+    """Keeps the weights of the epoch that does best on the development slice; the reported split
+    plays no part.
+    """
 
     def __init__(self, judge: Callable[[], float]):
         self.judge, self.best, self.epoch = judge, -inf, 0
@@ -58,20 +73,43 @@ class KeepBest(TrainerCallback):
     def on_epoch_end(self, args, state, control, model=None, **kwargs):
         value = self.judge()
         if not self.epoch or value > self.best:
-            self.best, self.epoch, self.weights = value, round(state.epoch), copy.deepcopy(model.state_dict())
+            self.best, self.epoch, self.weights = (
+                value,
+                round(state.epoch),
+                copy.deepcopy(model.state_dict()),
+            )
 
 
 def trainer_of(
-    model: nn.Module, task: Task, train: datasets.Dataset, tokenizer: PreTrainedTokenizerFast, recipe: Finetuning,
-    seed: int, folder: Path, kind: type[Trainer] = Trainer,
-) -> Trainer:  # fmt: skip
-    """Return what fine-tunes a model on a task by a recipe: with a bar, and stopped by a loss that is no number."""
+    model: nn.Module,
+    task: Task,
+    train: datasets.Dataset,
+    tokenizer: PreTrainedTokenizerFast,
+    recipe: Finetuning,
+    seed: int,
+    folder: Path,
+    kind: type[Trainer] = Trainer,
+) -> Trainer:
+    """Return what fine-tunes a model on a task by a recipe: with a bar, and stopped by a loss that
+    is no number.
+    """
     name = task.spec.name
-    batches = {"per_device_train_batch_size": recipe.batch, "per_device_eval_batch_size": 2 * recipe.batch}
-    rate = {"lr_scheduler_type": "linear", "warmup_steps": recipe.warmup_share}  # a share of all steps when below 1
-    more = {"num_train_epochs": recipe.epochs_of.get(name, recipe.epochs), "logging_steps": 10, "save_strategy": "no"}
+    batches = {
+        "per_device_train_batch_size": recipe.batch,
+        "per_device_eval_batch_size": 2 * recipe.batch,
+    }
+    # a share of all steps when below 1
+    rate = {"lr_scheduler_type": "linear", "warmup_steps": recipe.warmup_share}
+    more = {
+        "num_train_epochs": recipe.epochs_of.get(name, recipe.epochs),
+        "logging_steps": 10,
+        "save_strategy": "no",
+    }
     settings = arguments_of(recipe, folder, seed, **batches, **rate, **more)
-    callbacks, pad = [StopAtNaN(folder), Progress(f"{name} seed {seed}")], collator(task.spec, tokenizer)
+    callbacks, pad = (
+        [StopAtNaN(folder), Progress(f"{name} seed {seed}")],
+        collator(task.spec, tokenizer),
+    )
     made = kind(model, args=settings, train_dataset=train, data_collator=pad, callbacks=callbacks)
     made.remove_callback(transformers.PrinterCallback)
     return made
@@ -84,9 +122,16 @@ def steps(recipe: Finetuning, task: str, items: int) -> tuple[int, int]:
 
 
 def finetune(
-    task: Task, checkpoint: Path, tokenizer: PreTrainedTokenizerFast, recipe: Finetuning, *, seed: int, folder: Path
+    task: Task,
+    checkpoint: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    recipe: Finetuning,
+    *,
+    seed: int,
+    folder: Path,
 ) -> dict[str, Any]:
-    """Fine-tune on one task with one seed; return its scores on the reported split, or {"failed": reason}.
+    """Fine-tune on one task with one seed; return its scores on the reported split, or {"failed":
+    reason}.
 
     Score and attention are followed along it ("curve"), and choose nothing.
     """
@@ -97,17 +142,24 @@ def finetune(
     )
     model, collate = with_head(task, checkpoint, recipe, seed), collator(spec, tokenizer)
     chosen = choose(recipe.precision, model, collate([*train.take(min(recipe.batch, len(train)))]))
-    trainer = trainer_of(model, task, train, tokenizer, recipe.changed(precision=chosen.name), seed, folder)
+    trainer = trainer_of(
+        model, task, train, tokenizer, recipe.changed(precision=chosen.name), seed, folder
+    )
     shown = collate([*reported.take(min(SHOWN, len(reported)))])
 
     def measure(model: nn.Module) -> dict[str, Any]:
-        return {"score": scored(trainer, task, "evaluation", reported)["headline"], **flow(model, shown)}
+        return {
+            "score": scored(trainer, task, "evaluation", reported)["headline"],
+            **flow(model, shown),
+        }
 
     points = recipe.curve if spec.name in FOLLOWED else 0
     _, last = steps(recipe, spec.name, len(train))
     keep = KeepBest(lambda: scored(trainer, task, "development", development)["headline"])
     trainer.add_callback(keep)
-    trainer.add_callback(FollowHeldOut(measure, (round(k * last / max(1, points - 1)) for k in range(points))))
+    trainer.add_callback(
+        FollowHeldOut(measure, (round(k * last / max(1, points - 1)) for k in range(points)))
+    )
     try:
         trainer.train()
         model.load_state_dict(keep.weights)
@@ -119,29 +171,45 @@ def finetune(
 
 def followed(trainer: Trainer) -> list[dict[str, Any]]:
     """Return what `FollowHeldOut` measured along a training, by "step"."""
-    return [{key: point[key] for key in point if key != "seconds"} for point in curve(trainer.state.log_history)]
+    return [
+        {key: point[key] for key in point if key != "seconds"}
+        for point in curve(trainer.state.log_history)
+    ]
 
 
 def scored(trainer: Trainer, task: Task, part: str, features: datasets.Dataset) -> dict[str, Any]:
     """Predict a part of a task, in the precision of the weights, and score it as its owners do."""
-    with measuring(trainer.model):  # in bfloat16 options tie, and the first of them wins
+    # in bfloat16 options tie, and the first of them wins
+    with measuring(trainer.model):
         outputs = trainer.predict(features).predictions
     return score(task.spec, outputs, getattr(task, part), features)
 
 
 def finetune_all(
-    names: list[str], checkpoint: Path, tokenizer: Any, recipe: Finetuning, source: Source, *, seed: int, folder: Path
+    names: list[str],
+    checkpoint: Path,
+    tokenizer: Any,
+    recipe: Finetuning,
+    source: Source,
+    *,
+    seed: int,
+    folder: Path,
 ) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
     """Fine-tune on every task in turn, skipping those that an interrupted run has finished.
 
-    Returns task -> scores, with `seconds` and the `floor` of a bag of words; and the completeness of the splits.
+    Returns task -> scores, with `seconds` and the `floor` of a bag of words; and the completeness
+    of the splits.
     """
     results, splits = {}, []
     for name in names:
         task = task_of(name, recipe, source)
         splits += task.splits
-        texts = [source.fingerprint(task.spec.dataset, task.spec.config, split["split"]) for split in task.splits]
-        done = folder / f"{checkpoints.marked(name, texts)}.json"  # of other rows it would be another result
+        texts = [
+            source.fingerprint(task.spec.dataset, task.spec.config, split["split"])
+            for split in task.splits
+        ]
+        # of other rows it would be another result
+        done = folder / f"{checkpoints.marked(name, texts)}.json"
         if not done.exists():
             clock = time.perf_counter()
             result = finetune(task, checkpoint, tokenizer, recipe, seed=seed, folder=folder)

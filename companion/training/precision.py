@@ -1,4 +1,6 @@
-"""On what, in how many processes and in what precision a model trains: of two precisions in the faster."""
+"""On what, in how many processes and in what precision a model trains: of two precisions in the
+faster.
+"""
 
 import copy
 import json
@@ -16,14 +18,18 @@ from companion import records
 from companion.setup import paths
 from companion.training import regularizers
 
-STEPS = 3  # timed in each precision, in turns, after one that is not
+# timed in each precision, in turns, after one that is not
+STEPS = 3
 
 
 @dataclass(frozen=True)
 class Precision:
-    """What a model trains in, and why: "recipe", "no bfloat16" on the processor, or the `seconds` of a step in each."""
+    """What a model trains in, and why: "recipe", "no bfloat16" on the processor, or the `seconds`
+    of a step in each.
+    """
 
-    name: str  # "bf16" (autocast) or "fp32"
+    # "bf16" (autocast) or "fp32"
+    name: str
     reason: str
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -34,29 +40,40 @@ def place() -> torch.device:
 
 
 def processes() -> PartialState:
-    """Return Accelerate's view of who shares a run: `num_processes`, `is_main_process`, `wait_for_everyone()`."""
+    """Return Accelerate's view of who shares a run: `num_processes`, `is_main_process`,
+    `wait_for_everyone()`.
+    """
     return PartialState(cpu=place().type == "cpu")
 
 
 def has_bf16() -> bool:
-    """Say whether the processor claims to compute in bfloat16; one that does may be slower in it than in float32."""
+    """Say whether the processor claims to compute in bfloat16; one that does may be slower in it
+    than in float32.
+    """
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def choose(wanted: str, model: nn.Module, batch: Mapping[str, Tensor]) -> Precision:
-    """Return what to train a model in: what its recipe says ("bf16", "fp32"), or of "auto" the faster on this machine.
+    """Return what to train a model in: what its recipe says ("bf16", "fp32"), or of "auto" the
+    faster on this machine.
 
-    Both are timed once for a machine and a shape; runs that start together share the times, in the build's cache.
+    Both are timed once for a machine and a shape; runs that start together share the times, in the
+    build's cache.
     """
     if wanted != "auto":
         return Precision(wanted, "recipe")
     if not has_bf16():
         return Precision("fp32", "no bfloat16")
     file = paths.cache() / "precision.json"
-    trained = (weight for name, weight in model.named_parameters() if not name.startswith(regularizers.NAME))
-    weights = sum(weight.numel() for weight in trained)  # of a penalty's model as of the others beside it
+    trained = (
+        weight
+        for name, weight in model.named_parameters()
+        if not name.startswith(regularizers.NAME)
+    )
+    # of a penalty's model as of the others beside it
+    weights = sum(weight.numel() for weight in trained)
     shape, device = "x".join(map(str, batch["input_ids"].shape)), records.device()["name"]
     key = f"{device}, {torch.get_num_threads()} threads, {type(model).__name__} {weights}, {shape}"
     with FileLock(paths.own_folder(file.parent) / "precision.lock"):
@@ -68,8 +85,12 @@ def choose(wanted: str, model: nn.Module, batch: Mapping[str, Tensor]) -> Precis
     return Precision(**known[key])
 
 
-def timed(model: nn.Module, batch: Mapping[str, Tensor], names: Sequence[str] = ("fp32", "bf16")) -> dict[str, float]:
-    """Return the median seconds of a training step (forward and backward) in each precision, on a copy of a model."""
+def timed(
+    model: nn.Module, batch: Mapping[str, Tensor], names: Sequence[str] = ("fp32", "bf16")
+) -> dict[str, float]:
+    """Return the median seconds of a training step (forward and backward) in each precision, on a
+    copy of a model.
+    """
     device, seconds = place(), {name: [] for name in names}
     given = {name: values.to(device) for name, values in batch.items()}
     probe = copy.deepcopy(model).to(device).train()
@@ -80,6 +101,7 @@ def timed(model: nn.Module, batch: Mapping[str, Tensor], names: Sequence[str] = 
                 with torch.autocast(device.type, torch.bfloat16, enabled=name == "bf16"):
                     loss = probe(**given)["loss"]
                 loss.backward()
-                loss.item()  # a GPU has finished when it hands over a number
+                # a GPU has finished when it hands over a number
+                loss.item()
                 taken.append(time.perf_counter() - start)
     return {name: round(statistics.median(taken[1:]), 5) for name, taken in seconds.items()}

@@ -1,9 +1,11 @@
-"""One pretraining run of a study, the same in notebook 04, on one machine, or under torchrun on many processes.
+"""One pretraining run of a study, the same in notebook 04, on one machine, or under torchrun on
+many processes.
 
-    torchrun --nproc-per-node 2 -m companion.training.pretraining --study laptop --model mini --algorithm high
+    torchrun --nproc-per-node 2 -m companion.training.pretraining --study laptop --model mini
+    --algorithm high
 
-trains to the end and leaves the checkpoints where notebook 04 looks for them: it then has nothing left to train and
-writes the record.
+trains to the end and leaves the checkpoints where notebook 04 looks for them: it then has nothing
+left to train and writes the record.
 """
 
 import sys
@@ -35,25 +37,40 @@ from companion.training import architectures, checkpoints, regularizers, trainer
 from companion.training.watch import TrainingFailed
 
 WIKITEXT = "Salesforce/wikitext"
-WIKITEXT_CONFIGS = ("wikitext-103-raw-v1", "wikitext-103-v1")  # of the second, rare words read <unk>
-WIKITEXT_TOKENS = 16_384  # from its start
+# of the second, rare words read <unk>
+WIKITEXT_CONFIGS = ("wikitext-103-raw-v1", "wikitext-103-v1")
+# from its start
+WIKITEXT_TOKENS = 16_384
 
 
-def texts(study: Study, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
-    """Return the tokenizer of a study's encoders or decoders, and its training and held-out text in their sequences.
+def texts(
+    study: Study, model: str, source: Source
+) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
+    """Return the tokenizer of a study's encoders or decoders, and its training and held-out text in
+    their sequences.
 
-    A study's token file takes the place of its corpus for encoders; DataError if it is none, or of another study.
+    A study's token file takes the place of its corpus for encoders; DataError if it is none, or of
+    another study.
     """
     recipe, plan = study.recipe(model), study.decoder if labels.is_decoder(model) else study
     if plan is study and study.tokens:
         *found, about = corpora.read_file(Path(study.tokens))
         for name, value in _content(study, recipe).items():
-            if (held := about.get(name)) != value:  # a file without a word of a limit has all of its text
-                raise DataError(f"{study.tokens}: {name} {held}, not {value}: write it for {study.name}")
+            # a file without a word of a limit has all of its text
+            if (held := about.get(name)) != value:
+                raise DataError(
+                    f"{study.tokens}: {name} {held}, not {value}: write it for {study.name}"
+                )
         return tuple(found)
     tokenizer = make_tokenizer(plan.tokenizer, source, study.corpus, plan.vocabulary)
-    text = corpora.token_blocks(source, study.corpus, tokenizer, recipe.length, limit_tokens=recipe.limit_tokens)
-    return tokenizer, text, corpora.token_blocks(source, study.corpus, tokenizer, recipe.length, split="validation")
+    text = corpora.token_blocks(
+        source, study.corpus, tokenizer, recipe.length, limit_tokens=recipe.limit_tokens
+    )
+    return (
+        tokenizer,
+        text,
+        corpora.token_blocks(source, study.corpus, tokenizer, recipe.length, split="validation"),
+    )
 
 
 def _content(study: Study, recipe: Pretraining) -> dict[str, Any]:
@@ -63,7 +80,9 @@ def _content(study: Study, recipe: Pretraining) -> dict[str, Any]:
 
 
 def write_tokens(file: Path, study_name: str, names: Sequence[str] = ()) -> Path:
-    """Write the text of a study to a token file, or that of other data sets, `names`, in equal parts."""
+    """Write the text of a study to a token file, or that of other data sets, `names`, in equal
+    parts.
+    """
     study = load_study(study_name)
     study = study.changed(tokens=None, corpus=dict.fromkeys(names, 1.0) if names else study.corpus)
     source = sources.resolve(study.data)
@@ -71,12 +90,20 @@ def write_tokens(file: Path, study_name: str, names: Sequence[str] = ()) -> Path
     return corpora.write_file(file, *texts(study, study.models[0], source), about)
 
 
-def untrained(study: Study, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
-    """Return a model before training with its algorithm, a factor or for encoders a penalty; ValueError for another."""
+def untrained(
+    study: Study, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase
+) -> nn.Module:
+    """Return a model before training with its algorithm, a factor or for encoders a penalty;
+    ValueError for another.
+    """
     size, recipe = model.removeprefix(labels.DECODER), study.recipe(model)
-    kind, known = ("decoder", DecoderAlgorithm) if labels.is_decoder(model) else ("encoder", Algorithm)
+    kind, known = (
+        ("decoder", DecoderAlgorithm) if labels.is_decoder(model) else ("encoder", Algorithm)
+    )
     if algorithm not in get_args(known):
-        raise ValueError(f"algorithm: no {kind} has '{algorithm}'; choose one of {', '.join(get_args(known))}")
+        raise ValueError(
+            f"algorithm: no {kind} has '{algorithm}'; choose one of {', '.join(get_args(known))}"
+        )
     build = {"decoder": architectures.decoder, "encoder": architectures.encoder}[kind]
     network = build(size, tokenizer, dropout=recipe.dropout, seed=seed)
     network = architectures.refine_with(network, algorithm, strength_of(size, study.strengths))
@@ -84,26 +111,52 @@ def untrained(study: Study, model: str, algorithm: str, seed: int, tokenizer: Pr
 
 
 def same_weights(one: nn.Module, other: nn.Module) -> bool:
-    """Say whether two networks have the same weights, to the bit; what a penalty keeps for itself is none of theirs."""
+    """Say whether two networks have the same weights, to the bit; what a penalty keeps for itself
+    is none of theirs.
+    """
     first, second = (
-        {name: weight.cpu() for name, weight in network.named_parameters() if not name.startswith(regularizers.NAME)}
+        {
+            name: weight.cpu()
+            for name, weight in network.named_parameters()
+            if not name.startswith(regularizers.NAME)
+        }
         for network in (one, other)
     )
     return first.keys() == second.keys() and all(map(torch.equal, first.values(), second.values()))
 
 
 def train(
-    study: Study, model: str, algorithm: str, seed: int, *, network: nn.Module, tokenizer: Any, text: Any, held_out: Any
+    study: Study,
+    model: str,
+    algorithm: str,
+    seed: int,
+    *,
+    network: nn.Module,
+    tokenizer: Any,
+    text: Any,
+    held_out: Any,
 ) -> list[dict[str, Any]]:
-    """Pretrain a network in place on what `texts` returned, or continue a run that was cut off; returns the log."""
+    """Pretrain a network in place on what `texts` returned, or continue a run that was cut off;
+    returns the log.
+    """
     recipe = study.recipe(model)
     folder = checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint)
-    given = {"folder": folder, "seed": seed, "measure": held_out_measure(recipe, tokenizer, held_out)}
-    return trainer.pretrain(network, text, batches(tokenizer, recipe.masking, seed), recipe, **given)
+    given = {
+        "folder": folder,
+        "seed": seed,
+        "measure": held_out_measure(recipe, tokenizer, held_out),
+    }
+    return trainer.pretrain(
+        network, text, batches(tokenizer, recipe.masking, seed), recipe, **given
+    )
 
 
-def held_out_measure(recipe: Pretraining, tokenizer: PreTrainedTokenizerBase, held_out: Dataset) -> HeldOut:
-    """Return what measures the runs of a recipe along training; its masks are those of seed 0 for every run."""
+def held_out_measure(
+    recipe: Pretraining, tokenizer: PreTrainedTokenizerBase, held_out: Dataset
+) -> HeldOut:
+    """Return what measures the runs of a recipe along training; its masks are those of seed 0 for
+    every run.
+    """
     masks, count = batches(tokenizer, recipe.masking, 0), recipe.evaluation_sequences
     return HeldOut(held_out, masks, count, recipe.batch, which=recipe.held_out)
 
@@ -111,7 +164,9 @@ def held_out_measure(recipe: Pretraining, tokenizer: PreTrainedTokenizerBase, he
 def metrics(
     study: Study, model: str, network: nn.Module, log: list[dict[str, Any]], measure: HeldOut
 ) -> dict[str, Any]:
-    """Return what a pretraining record holds: curves, size, recipe, text read, and perplexity with its interval."""
+    """Return what a pretraining record holds: curves, size, recipe, text read, and perplexity with
+    its interval.
+    """
     recipe = study.recipe(model)
     return {
         **heldout.summary(log),
@@ -124,31 +179,45 @@ def metrics(
     }
 
 
-def on_wikitext(study: Study, model: str, network: nn.Module, tokenizer: Any, source: Source) -> dict[str, Any]:
-    """Return a network's perplexity on WikiText-103, measured as on the held-out text, under "wikitext".
+def on_wikitext(
+    study: Study, model: str, network: nn.Module, tokenizer: Any, source: Source
+) -> dict[str, Any]:
+    """Return a network's perplexity on WikiText-103, measured as on the held-out text, under
+    "wikitext".
 
-    It is None where there is no such text. Raises DataError if it cannot be read; with a token file, whose machine may
-    lack text and network, that is none.
+    It is None where there is no such text. Raises DataError if it cannot be read; with a token
+    file, whose machine may lack text and network, that is none.
     """
     recipe, given = study.recipe(model), {"split": "validation", "limit_tokens": WIKITEXT_TOKENS}
     for config in WIKITEXT_CONFIGS:
         with suppress(DataError if study.tokens else Absent):
-            blocks = corpora.token_blocks(source, {f"{WIKITEXT}:{config}": 1.0}, tokenizer, recipe.length, **given)
+            blocks = corpora.token_blocks(
+                source, {f"{WIKITEXT}:{config}": 1.0}, tokenizer, recipe.length, **given
+            )
             break
     else:
         return {"wikitext": None}
     measure = HeldOut(blocks, batches(tokenizer, recipe.masking, 0), len(blocks), recipe.batch)
-    about = {"tokens": blocks.tokens, "split": given["split"], "config": config, "note": blocks.splits[0]["note"]}
+    about = {
+        "tokens": blocks.tokens,
+        "split": given["split"],
+        "config": config,
+        "note": blocks.splits[0]["note"],
+    }
     return {"wikitext": measure.perplexity_by_sequence(network) | about}
 
 
 def asked(
     study: Study, network: nn.Module, tokenizer: PreTrainedTokenizerBase, source: Source
 ) -> tuple[dict[str, dict[str, Any]], list[Split]]:
-    """Ask a decoder the study's questions without fine-tuning; returns task -> scores, and the splits used."""
+    """Ask a decoder the study's questions without fine-tuning; returns task -> scores, and the
+    splits used.
+    """
     plan, results, splits = study.decoder, {}, []
     for name in plan.tasks:
-        spec, rows, split = load_reported(name, source, split=plan.splits.get(name), limit=plan.limit_evaluation)
+        spec, rows, split = load_reported(
+            name, source, split=plan.splits.get(name), limit=plan.limit_evaluation
+        )
         results[name] = zeroshot.zero_shot(spec, network, tokenizer, rows, length=plan.length)
         splits.append(split)
     return results, splits
@@ -165,10 +234,21 @@ def main(study_name: str, model: str, algorithm: str, seed: int) -> None:
         study = load_study(study_name)
         if (model, algorithm) not in study.pairs():
             known = ", ".join(map(" ".join, study.pairs()))
-            raise ValueError(f"study {study.name} trains no {model} with {algorithm}: choose one of {known}")
+            raise ValueError(
+                f"study {study.name} trains no {model} with {algorithm}: choose one of {known}"
+            )
         tokenizer, text, held_out = texts(study, model, sources.resolve(study.data))
         network = untrained(study, model, algorithm, seed, tokenizer)
-        train(study, model, algorithm, seed, network=network, tokenizer=tokenizer, text=text, held_out=held_out)
+        train(
+            study,
+            model,
+            algorithm,
+            seed,
+            network=network,
+            tokenizer=tokenizer,
+            text=text,
+            held_out=held_out,
+        )
     except (ValueError, TrainingFailed, PermissionError) as error:
         print(f"saobp: {error}", file=sys.stderr)
         sys.exit(2)

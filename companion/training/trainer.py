@@ -1,4 +1,6 @@
-"""Pretraining on transformers' Trainer: the paper's recipe, resumable after a kill, stopped by a NaN."""
+"""Pretraining on transformers' Trainer: the paper's recipe, resumable after a kill, stopped by a
+NaN.
+"""
 
 import contextlib
 import shutil
@@ -24,14 +26,23 @@ from companion.setup import paths
 from companion.setup.recipes import Finetuning, Pretraining
 from companion.training import checkpoints, precision, watch
 
-ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.98, "adam_epsilon": 1e-6, "max_grad_norm": 1.0}  # BERT's successors' AdamW
-LOADERS = 2  # processes that mask the next batches while an accelerator trains on one
-WORSE = 0.5  # nats; an untrained model guesses, so that only one gone astray does so much worse
+# BERT's successors' AdamW
+ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.98, "adam_epsilon": 1e-6, "max_grad_norm": 1.0}
+# processes that mask the next batches while an accelerator trains on one
+LOADERS = 2
+# nats; an untrained model guesses, so that only one gone astray does so much worse
+WORSE = 0.5
 
 
 def evaluation_steps(steps: int, evaluations: int) -> list[int]:
-    """Return step 0, the last step, and geometrically spaced ones between: at least `evaluations` where steps allow."""
-    inner = {round(steps ** (k / (evaluations - 2))) for k in range(evaluations - 1)} if evaluations > 2 else {steps}
+    """Return step 0, the last step, and geometrically spaced ones between: at least `evaluations`
+    where steps allow.
+    """
+    inner = (
+        {round(steps ** (k / (evaluations - 2))) for k in range(evaluations - 1)}
+        if evaluations > 2
+        else {steps}
+    )
     filler = (step for step in range(1, steps + 1) if step not in inner)
     while len(inner) + 1 < min(evaluations, steps + 1):
         inner.add(next(filler))
@@ -45,36 +56,60 @@ def quiet() -> None:
     datasets.disable_progress_bars()
 
 
-def arguments(recipe: Pretraining, folder: Path, seed: int, until: int | None = None) -> TrainingArguments:
-    """Translate a recipe into the Trainer's arguments; `until` ends one of a constant rate before its last step.
+def arguments(
+    recipe: Pretraining, folder: Path, seed: int, until: int | None = None
+) -> TrainingArguments:
+    """Translate a recipe into the Trainer's arguments; `until` ends one of a constant rate before
+    its last step.
 
-    A logged loss is a mean over at most 50 steps; a checkpoint ends one, so that a continued run logs the same.
+    A logged loss is a mean over at most 50 steps; a checkpoint ends one, so that a continued run
+    logs the same.
     """
     shared, most = precision.processes().num_processes, min(50, max(1, recipe.steps // 20))
     if recipe.batch % shared:
-        raise ValueError(f"batch: {recipe.batch} sequences a step cannot be shared by {shared} processes")
+        raise ValueError(
+            f"batch: {recipe.batch} sequences a step cannot be shared by {shared} processes"
+        )
     falling = {"num_decay_steps": recipe.decay} if recipe.decay else {}
-    rate = {"lr_scheduler_type": recipe.scheduler, "lr_scheduler_kwargs": falling, "warmup_steps": recipe.warmup}
-    batches = {"per_device_train_batch_size": recipe.batch // shared, "dataloader_drop_last": True, "data_seed": seed}
+    rate = {
+        "lr_scheduler_type": recipe.scheduler,
+        "lr_scheduler_kwargs": falling,
+        "warmup_steps": recipe.warmup,
+    }
+    batches = {
+        "per_device_train_batch_size": recipe.batch // shared,
+        "dataloader_drop_last": True,
+        "data_seed": seed,
+    }
     batches |= {"dataloader_num_workers": loaders(), "remove_unused_columns": False}
     logged = max(every for every in range(1, most + 1) if recipe.save_every % every == 0)
-    steps = {"max_steps": until or recipe.steps, "save_steps": recipe.save_every, "logging_steps": logged}
+    steps = {
+        "max_steps": until or recipe.steps,
+        "save_steps": recipe.save_every,
+        "logging_steps": logged,
+    }
     return arguments_of(recipe, folder, seed, **steps, **rate, **batches, **ADAM)
 
 
 def loaders() -> int:
-    """Return how many processes make batches beside a training run: none on a CPU, whose cores they would take."""
+    """Return how many processes make batches beside a training run: none on a CPU, whose cores they
+    would take.
+    """
     return 0 if precision.place().type == "cpu" else LOADERS
 
 
-def arguments_of(recipe: Pretraining | Finetuning, folder: Path, seed: int, **own: Any) -> TrainingArguments:
+def arguments_of(
+    recipe: Pretraining | Finetuning, folder: Path, seed: int, **own: Any
+) -> TrainingArguments:
     """Return the Trainer's arguments that every training has, and those of its `own`."""
     made = TrainingArguments(
         output_dir=str(folder),
         learning_rate=recipe.learning_rate,
         weight_decay=recipe.weight_decay,
-        bf16=recipe.precision == "bf16",  # "auto" is resolved before
-        use_cpu=precision.place().type == "cpu",  # which takes bfloat16 only when it is told so
+        # "auto" is resolved before
+        bf16=recipe.precision == "bf16",
+        # which takes bfloat16 only when it is told so
+        use_cpu=precision.place().type == "cpu",
         seed=seed,
         logging_nan_inf_filter=False,
         dataloader_pin_memory=torch.cuda.is_available(),
@@ -82,7 +117,8 @@ def arguments_of(recipe: Pretraining | Finetuning, folder: Path, seed: int, **ow
         report_to="none",
         **own,
     )
-    if made.n_gpu > 1:  # a process keeps to one: several take torchrun, and not a thread and a whole batch each
+    # a process keeps to one: several take torchrun, and not a thread and a whole batch each
+    if made.n_gpu > 1:
         made._n_gpu = 1
     return made
 
@@ -100,11 +136,14 @@ def pretrain(
     until: int | None = None,
     callbacks: tuple[TrainerCallback, ...] = (),
 ) -> list[dict[str, Any]]:
-    """Pretrain a model in place, or continue where a killed run left its last whole checkpoint in `folder`.
+    """Pretrain a model in place, or continue where a killed run left its last whole checkpoint in
+    `folder`.
 
-    `measure` is called at the steps of `schedule`, else at the recipe's own; `until` is that of `arguments`. Returns
-    the log: an entry a logged step ("loss", "learning_rate"), held-out check ("heldout") or sitting ("sitting").
-    Raises TrainingFailed when the loss is no number, when memory does not hold a batch, or when a disk is full.
+    `measure` is called at the steps of `schedule`, else at the recipe's own; `until` is that of
+    `arguments`. Returns the log: an entry a logged step ("loss", "learning_rate"), held-out check
+    ("heldout") or sitting ("sitting").
+    Raises TrainingFailed when the loss is no number, when memory does not hold a batch, or when a
+    disk is full.
     """
     quiet()
     callbacks += (collator,) if isinstance(collator, SeededMasking) else ()
@@ -112,17 +151,25 @@ def pretrain(
     chosen = precision.choose(recipe.precision, model, sample)
     recipe = recipe.changed(precision=chosen.name)
     observers = [
-        watch.FollowHeldOut(measure, schedule or evaluation_steps(recipe.steps, recipe.evaluations)),
-        watch.StopAtNaN(folder), checkpoints.SealCheckpoints(), watch.NoteSitting(chosen), watch.Progress(folder.name),
+        watch.FollowHeldOut(
+            measure, schedule or evaluation_steps(recipe.steps, recipe.evaluations)
+        ),
+        watch.StopAtNaN(folder),
+        checkpoints.SealCheckpoints(),
+        watch.NoteSitting(chosen),
+        watch.Progress(folder.name),
         *callbacks,
-    ]  # fmt: skip
+    ]
     with alone(folder), watch.trouble(folder, recipe.batch):
         settings = arguments(recipe, folder, seed, until)
-        trainer = Trainer(model, settings, train_dataset=blocks, data_collator=collator, callbacks=observers)
+        trainer = Trainer(
+            model, settings, train_dataset=blocks, data_collator=collator, callbacks=observers
+        )
         trainer.remove_callback(PrinterCallback)
         try:
             log = run_to_the_end(trainer, recipe, folder)
-        finally:  # without the autocast a model answers as where its weights are loaded
+        # without the autocast a model answers as where its weights are loaded
+        finally:
             if heldout.WRAPPED in vars(model):
                 model.forward = vars(model).pop(heldout.WRAPPED)
     losses = [point["loss"] for point in heldout.curve(log) if "loss" in point]
@@ -135,7 +182,9 @@ def pretrain(
 
 
 def attempt(*given: Any, **options: Any) -> dict[str, Any]:
-    """Pretrain, and return what a study of many runs keeps of one: "curve"; "failed", a `Failure` or None; "device"."""
+    """Pretrain, and return what a study of many runs keeps of one: "curve"; "failed", a `Failure`
+    or None; "device".
+    """
     try:
         log = pretrain(*given, **options)
     except watch.Diverged as error:
@@ -148,12 +197,14 @@ def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[
     """Train from the newest whole checkpoint, or from the start, and return the log."""
     start = checkpoints.newest_whole(folder, tqdm.write)
     if trainer.is_world_process_zero():
-        for path in filter(paths.damage, checkpoints.written(folder)):  # or one would count among the last two
+        # or one would count among the last two
+        for path in filter(paths.damage, checkpoints.written(folder)):
             shutil.rmtree(path, ignore_errors=True)
     if start:
         state = TrainerState.load_from_json(str(start / "trainer_state.json"))
         refuse_of_another_version(start, state.log_history)
-        if state.global_step >= trainer.args.max_steps:  # the Trainer would take one step more
+        # the Trainer would take one step more
+        if state.global_step >= trainer.args.max_steps:
             load_model(trainer.model, start / "model.safetensors", strict=False)
             return state.log_history
         tqdm.write(f"continuing from {start.name}")
@@ -175,8 +226,12 @@ def refuse_of_another_version(checkpoint: Path, log: list[dict[str, Any]]) -> No
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Keep a second run of the same recipe waiting; of the processes of one run the first waits for all."""
-    lock = FileLock(paths.own_folder(folder) / ".lock")  # the system's: it ends with the process, however that dies
+    """Keep a second run of the same recipe waiting; of the processes of one run the first waits for
+    all.
+    """
+    # the system's: it ends with the process, however that dies
+    lock = FileLock(paths.own_folder(folder) / ".lock")
     with lock if precision.processes().is_main_process else contextlib.nullcontext():
-        precision.processes().wait_for_everyone()  # none looks for a checkpoint before the lock is there
+        # none looks for a checkpoint before the lock is there
+        precision.processes().wait_for_everyone()
         yield

@@ -1,4 +1,6 @@
-"""What watches a training: held-out checks, who trained on what, a bar, and one line for whatever goes wrong."""
+"""What watches a training: held-out checks, who trained on what, a bar, and one line for whatever
+goes wrong.
+"""
 
 import contextlib
 import math
@@ -22,9 +24,14 @@ from companion.training.precision import Precision
 
 # how the system, safetensors and torch's zip writer say that a disk or a quota is full
 WRITE_ERRORS = (
-    "No space left", "File too large", "Disk quota", "file write failed", "PytorchStreamWriter", "unexpected pos",
+    "No space left",
+    "File too large",
+    "Disk quota",
+    "file write failed",
+    "PytorchStreamWriter",
+    "unexpected pos",
     "iostream error",
-)  # fmt: skip
+)
 
 
 class FollowHeldOut(TrainerCallback):
@@ -40,16 +47,23 @@ class FollowHeldOut(TrainerCallback):
             self.on_step_end(args, state, control, model=model)
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
-        """Measure at a scheduled step; where that draws random numbers, as a DataLoader does, dropout draws others."""
+        """Measure at a scheduled step; where that draws random numbers, as a DataLoader does,
+        dropout draws others.
+        """
         if state.global_step in self.schedule and state.is_world_process_zero:
             with measuring(model):
                 measured = self.measure(model)
-            seconds = round(time.perf_counter() - self.clock, 1)  # of training, earlier sittings included
-            state.log_history.append({"step": state.global_step, "heldout": {**measured, "seconds": seconds}})
+            # of training, earlier sittings included
+            seconds = round(time.perf_counter() - self.clock, 1)
+            state.log_history.append(
+                {"step": state.global_step, "heldout": {**measured, "seconds": seconds}}
+            )
 
 
 class NoteSitting(TrainerCallback):
-    """Notes in the log which code trains from here on, on which processor, in what precision and why in that."""
+    """Notes in the log which code trains from here on, on which processor, in what precision and
+    why in that.
+    """
 
     def __init__(self, chosen: Precision):
         self.chosen = chosen
@@ -72,7 +86,9 @@ class Progress(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **kwargs):
         hidden, done = not state.is_world_process_zero, state.global_step
-        self.bar = tqdm(total=state.max_steps, initial=done, desc=self.title, mininterval=5, disable=hidden)
+        self.bar = tqdm(
+            total=state.max_steps, initial=done, desc=self.title, mininterval=5, disable=hidden
+        )
 
     def on_step_end(self, args, state, control, **kwargs):
         self.bar.update(state.global_step - self.bar.n)
@@ -86,15 +102,21 @@ class Progress(TrainerCallback):
 
 
 class TrainingFailed(Failed, RuntimeError):
-    """Training cannot go on, or did not end well; the message says why, what is left, and what to do."""
+    """Training cannot go on, or did not end well; the message says why, what is left, and what to
+    do.
+    """
 
 
 class Diverged(TrainingFailed):
-    """A model's loss or weights went where the same run would go again: nothing about the machine is to blame."""
+    """A model's loss or weights went where the same run would go again: nothing about the machine
+    is to blame.
+    """
 
 
 class StopAtNaN(TrainerCallback):
-    """Stops a run whose loss or weights are no numbers, before a checkpoint, or a table, can be filled with them."""
+    """Stops a run whose loss or weights are no numbers, before a checkpoint, or a table, can be
+    filled with them.
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -102,11 +124,15 @@ class StopAtNaN(TrainerCallback):
     def on_log(self, args, state, control, logs=None, **kwargs):
         # a mean over the steps since the last log, the one at a checkpoint before that is written
         if not math.isfinite(loss := logs.get("loss", logs.get("train_loss", 0.0))):
-            raise self._diverged(f"the loss is {loss} at step {state.global_step}", args.learning_rate)
+            raise self._diverged(
+                f"the loss is {loss} at step {state.global_step}", args.learning_rate
+            )
 
     def on_save(self, args, state, control, model=None, **kwargs):
         if not all(weights.isfinite().all() for weights in model.parameters()):
-            raise self._diverged(f"the weights are no numbers at step {state.global_step}", args.learning_rate)
+            raise self._diverged(
+                f"the weights are no numbers at step {state.global_step}", args.learning_rate
+            )
 
     on_train_end = on_save
 
@@ -118,7 +144,9 @@ class StopAtNaN(TrainerCallback):
 
 @contextlib.contextmanager
 def trouble(folder: Path, batch: int) -> Iterator[None]:
-    """Turn a failed write, or a lack of memory, into TrainingFailed, with what is left and what to do."""
+    """Turn a failed write, or a lack of memory, into TrainingFailed, with what is left and what to
+    do.
+    """
     try:
         yield
     except TrainingFailed:

@@ -5,5 +5,19 @@ from companion.verdicts.outcomes import OUTCOMES, Verdict, decided, of_claim, ve
 from companion.verdicts.studies import Studies, tracked
 from companion.verdicts.table import caption, one_claim, sensitivity, shown, to_markdown, write
 
-__all__ = ["OUTCOMES", "Studies", "Verdict", "caption", "claims", "decided", "of_claim", "one_claim", "sensitivity",
-           "shown", "to_markdown", "tracked", "verdicts", "write"]  # fmt: skip
+__all__ = [
+    "OUTCOMES",
+    "Studies",
+    "Verdict",
+    "caption",
+    "claims",
+    "decided",
+    "of_claim",
+    "one_claim",
+    "sensitivity",
+    "shown",
+    "to_markdown",
+    "tracked",
+    "verdicts",
+    "write",
+]

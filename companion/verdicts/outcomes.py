@@ -1,10 +1,11 @@
 """The five outcomes, the tests behind them, and what the claims of data/claims.yaml have.
 
-A part holds where its interval lies beyond the reference on the claim's side. "One": a 95 % interval. "All" is an
-intersection-union test (Berger 1982): each part one-sided at 5 %, without a correction. That at least u of n parts
-hold is a partial conjunction (Benjamini and Heller 2008): each part at 5 % / (n - u + 1), of which "all" is u = n. That
-too many fail is one as well. Where one part alone was measured nothing is joined: it is tested as "one". No effect: two
-one-sided tests at 5 % put every part within the margin.
+A part holds where its interval lies beyond the reference on the claim's side. "One": a 95 %
+interval. "All" is an intersection-union test (Berger 1982): each part one-sided at 5 %, without a
+correction. That at least u of n parts hold is a partial conjunction (Benjamini and Heller 2008):
+each part at 5 % / (n - u + 1), of which "all" is u = n. That too many fail is one as well. Where
+one part alone was measured nothing is joined: it is tested as "one". No effect: two one-sided tests
+at 5 % put every part within the margin.
 """
 
 import inspect
@@ -21,10 +22,21 @@ from companion.verdicts.claims_and_measurements import Claim, Measurement, claim
 from companion.verdicts.studies import Studies, tracked
 
 SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN = OUTCOMES = (
-    "supported", "contradicted", "no effect beyond the margin", "imprecise", "not run",
-)  # fmt: skip
-FAMILIES = {"attention": attention, "gtd": gtd, "planned": planned, "scores": scores, "training": training}
-MOST_SEEDS = 10_000  # that anybody trains
+    "supported",
+    "contradicted",
+    "no effect beyond the margin",
+    "imprecise",
+    "not run",
+)
+FAMILIES = {
+    "attention": attention,
+    "gtd": gtd,
+    "planned": planned,
+    "scores": scores,
+    "training": training,
+}
+# that anybody trains
+MOST_SEEDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -42,8 +54,8 @@ class Verdict:
     def weakest(self) -> Measurement | None:
         """The part that holds a claim back most, in standard errors; the middle one of "most".
 
-        Without an interval it is the one whose number does; of a claim that something stays within the margin the one
-        that lies nearest to the margin, or farthest beyond it.
+        Without an interval it is the one whose number does; of a claim that something stays within
+        the margin the one that lies nearest to the margin, or farthest beyond it.
         """
         claim = self.claim
 
@@ -56,7 +68,9 @@ class Verdict:
 
     @property
     def left_out(self) -> int:
-        """How many parts of its study were measured and say nothing, such as constant predictors."""
+        """How many parts of its study were measured and say nothing, such as constant
+        predictors.
+        """
         return sum(row.n == 0 and row.study == self.study for row in self.aside)
 
     @property
@@ -70,22 +84,29 @@ class Verdict:
         return [part for part in self.aside if part.without and part.study == self.study]
 
 
-def decide(claim: Claim, parts: Sequence[Measurement], needed: int | None = None, tail: float = LEVEL) -> str:
-    """Return the outcome of a claim from the parts of one study, of which `needed` have to hold; only runs speak.
+def decide(
+    claim: Claim, parts: Sequence[Measurement], needed: int | None = None, tail: float = LEVEL
+) -> str:
+    """Return the outcome of a claim from the parts of one study, of which `needed` have to hold;
+    only runs speak.
 
     `tail`: the chance beyond each end of the interval that has to lie within the margin.
     """
     if not parts:
         return NOT_RUN
-    within = all(inside(claim, part, tail) > 0 for part in parts)  # an equivalence test of each part
+    # an equivalence test of each part
+    within = all(inside(claim, part, tail) > 0 for part in parts)
     if claim.direction == 0:
         beyond = [low > 1 or high < -1 for low, high in (_ends(claim, part) for part in parts)]
         return SUPPORTED if within else CONTRADICTED if any(beyond) else IMPRECISE
     needed = claim.needed(len(parts)) if needed is None else needed
-    spare = len(parts) - needed + 1  # parts that have to fail for the claim to fail
+    # parts that have to fail for the claim to fail
+    spare = len(parts) - needed + 1
     if spare < 1:
         return IMPRECISE
-    tail_for, tail_against = (LEVEL / 2, LEVEL / 2) if claim.rule == "one" else (LEVEL / spare, LEVEL / needed)
+    tail_for, tail_against = (
+        (LEVEL / 2, LEVEL / 2) if claim.rule == "one" else (LEVEL / spare, LEVEL / needed)
+    )
     if sum(_ends(claim, part, tail_for)[0] > 0 for part in parts) >= needed:
         return SUPPORTED
     if sum(_ends(claim, part, tail_against)[1] < 0 for part in parts) >= spare:
@@ -94,47 +115,67 @@ def decide(claim: Claim, parts: Sequence[Measurement], needed: int | None = None
 
 
 def of_part(claim: Claim, part: Measurement) -> str:
-    """Return the outcome of one part by itself, at the level that its claim's rule gives a single part."""
+    """Return the outcome of one part by itself, at the level that its claim's rule gives a single
+    part.
+    """
     return decide(claim, [part], needed=1)
 
 
 def _ends(claim: Claim, part: Measurement, tail: float = LEVEL / 2) -> list[float]:
-    """An interval's ends in margins from the reference, towards the claim; `tail`: the chance beyond each."""
+    """An interval's ends in margins from the reference, towards the claim; `tail`: the chance
+    beyond each.
+    """
     return sorted(map(claim.signed, part.interval(1 - 2 * tail)))
 
 
 def inside(claim: Claim, part: Measurement, tail: float = LEVEL) -> float:
-    """How far inside the margin an interval lies; above 0 two one-sided tests at 5 % say that it does."""
+    """How far inside the margin an interval lies; above 0 two one-sided tests at 5 % say that it
+    does.
+    """
     low, high = _ends(claim, part, tail)
     return min(1 + low, 1 - high)
 
 
 def seeds_to_decide(claim: Claim, part: Measurement) -> float:
-    """Return from how many seeds on a part would be decided, if estimate, spread over seeds and error over items stay.
+    """Return from how many seeds on a part would be decided, if estimate, spread over seeds and
+    error over items stay.
 
-    NaN where it is decided, has no spread to go by, or where no number of seeds below 10,000 would do.
+    NaN where it is decided, has no spread to go by, or where no number of seeds below 10,000 would
+    do.
     """
-    if part.error is None or part.n < 2 or of_part(claim, part) != IMPRECISE or not isfinite(part.estimate):
+    if (
+        part.error is None
+        or part.n < 2
+        or of_part(claim, part) != IMPRECISE
+        or not isfinite(part.estimate)
+    ):
         return nan
     half = max(abs(part.estimate - end) for end in part.interval(0.95)) / part.error.reach()
     away = abs(part.estimate - claim.reference)
     to_leave = away if claim.direction else away - claim.margin
-    level = 0.95 if claim.rule == "one" or not claim.direction else 0.90  # as in `of_part`
+    # as in `of_part`
+    level = 0.95 if claim.rule == "one" or not claim.direction else 0.90
 
     def done(seeds: int) -> bool:
         error = part.error.with_seeds(part.n, seeds)
-        return half * error.reach(level) < to_leave or half * error.reach(0.90) < claim.margin - away
+        return (
+            half * error.reach(level) < to_leave or half * error.reach(0.90) < claim.margin - away
+        )
 
     first = bisect_left(range(MOST_SEEDS), True, lo=part.n + 1, key=done)
     return float(first) if first < MOST_SEEDS else nan
 
 
 def change_to_open(claim: Claim, part: Measurement) -> float:
-    """Return by how much a part's estimate would have to move, in its unit, to have another outcome.
+    """Return by how much a part's estimate would have to move, in its unit, to have another
+    outcome.
 
-    Of an imprecise part it is the way to the reference, or to the margin of a claim that something stays within it.
+    Of an imprecise part it is the way to the reference, or to the margin of a claim that something
+    stays within it.
     """
-    low, high = _ends(claim, part, LEVEL / 2 if claim.rule == "one" or not claim.direction else LEVEL)
+    low, high = _ends(
+        claim, part, LEVEL / 2 if claim.rule == "one" or not claim.direction else LEVEL
+    )
     within = inside(claim, part)
     if claim.direction:
         ways = {SUPPORTED: low, CONTRADICTED: -high, NO_EFFECT: within, IMPRECISE: min(-low, high)}
@@ -144,7 +185,9 @@ def change_to_open(claim: Claim, part: Measurement) -> float:
 
 
 def measurements(claim: Claim, studies: Studies) -> list[Measurement]:
-    """Return all measurements of a claim; ValueError for a function that there is not, or an argument that it lacks."""
+    """Return all measurements of a claim; ValueError for a function that there is not, or an
+    argument that it lacks.
+    """
     if not claim.measure:
         return []
     given = dict(claim.measure)
@@ -153,32 +196,45 @@ def measurements(claim: Claim, studies: Studies) -> list[Measurement]:
     try:
         inspect.signature(function).bind(studies, **given)
     except TypeError as error:
-        why = error if function else f"no function {claim.measure.get('by')!r} in companion/verdicts"
+        why = (
+            error if function else f"no function {claim.measure.get('by')!r} in companion/verdicts"
+        )
         raise ValueError(f"data/claims.yaml, {claim.id}: measure: {why}") from None
     return [*function(studies, **given)]
 
 
 def of_claim(claim: Claim, studies: Studies) -> list[Verdict]:
-    """Decide one claim from each study apart: studies differ in text, size and steps, so they are not pooled."""
+    """Decide one claim from each study apart: studies differ in text, size and steps, so they are
+    not pooled.
+    """
     found, rows = measurements(claim, studies), []
     if studies.again:
         second = {row.place: row for row in measurements(claim, studies.again)}
         pairs = [(row, second.get(row.place, row)) for row in found]
         numbers = attrgetter("estimate", "low", "high")
-        found = [replace(row, again=other) if numbers(other) != numbers(row) else row for row, other in pairs]
+        found = [
+            replace(row, again=other) if numbers(other) != numbers(row) else row
+            for row, other in pairs
+        ]
     places = [*dict.fromkeys((row.scope, row.study) for row in found if not row.aside)]
     for place in places:
         own = [row for row in found if (row.scope, row.study) == place]
         parts, aside = (tuple(row for row in own if row.aside == aside) for aside in (False, True))
         if place == places[0]:
             aside += tuple(row for row in found if (row.scope, row.study) not in places)
-        own = claim.model_copy(update={"rule": "one"}) if claim.rule == "all" and len(parts) == 1 else claim
+        own = (
+            claim.model_copy(update={"rule": "one"})
+            if claim.rule == "all" and len(parts) == 1
+            else claim
+        )
         rows.append(Verdict(own, *place, decide(own, parts), parts, aside))
     return rows or [Verdict(claim, "", "", NOT_RUN)]
 
 
 def verdicts(studies: Studies) -> list[Verdict]:
-    """Decide every claim, once per scope and study that measured it; a claim that none did is "not run"."""
+    """Decide every claim, once per scope and study that measured it; a claim that none did is "not
+    run".
+    """
     return [verdict for claim in claims().values() for verdict in of_claim(claim, studies)]
 
 

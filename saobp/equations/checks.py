@@ -11,7 +11,12 @@ from torch.autograd import forward_ad
 
 from saobp.equations.factors import FACTORS, OWN, WITHOUT_MESSAGES
 
-ROW_TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 2e-2}
+ROW_TOLERANCE = {
+    torch.float64: 1e-3,
+    torch.float32: 1e-3,
+    torch.float16: 1e-2,
+    torch.bfloat16: 2e-2,
+}
 """How far a row may be from 1: the rounding of a softmax in that type, with room for long rows."""
 
 WITHOUT_VALUES = (torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY)
@@ -19,20 +24,32 @@ WITHOUT_VALUES = (torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchMo
 
 
 def values_hidden() -> bool:
-    """Say whether tensors hold no values to decide by: in torch.compile, jit.trace, torch.func, FakeTensorMode."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active():
+    """Say whether tensors hold no values to decide by: in torch.compile, jit.trace, torch.func,
+    FakeTensorMode.
+    """
+    if (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or torch._C._are_functorch_transforms_active()
+    ):
         return True
-    return watched() and any(torch._C._get_dispatch_mode(mode) is not None for mode in WITHOUT_VALUES)
+    return watched() and any(
+        torch._C._get_dispatch_mode(mode) is not None for mode in WITHOUT_VALUES
+    )
 
 
 def watched(*tensors: Tensor) -> bool:
-    """Say whether every operation must be torch's own: a mode, a kind of tensor or forward mode looks at each."""
+    """Say whether every operation must be torch's own: a mode, a kind of tensor or forward mode
+    looks at each.
+    """
     own = any(type(tensor) not in (Tensor, nn.Parameter) for tensor in tensors)
     return own or torch._C._len_torch_dispatch_stack() > 0 or forward_ad._current_level >= 0
 
 
 def quoted(value: Any) -> str:
-    """Return what an error says was given, in one short line: an array's or a tensor's own words have several."""
+    """Return what an error says was given, in one short line: an array's or a tensor's own words
+    have several.
+    """
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:80]} …"
 
@@ -44,7 +61,9 @@ def first_line(error: Exception) -> str:
 
 
 def check_whole(name: str, number: int, least: int) -> None:
-    """Refuse anything but a whole number of at least `least` with a ValueError that names it; True is none."""
+    """Refuse anything but a whole number of at least `least` with a ValueError that names it; True
+    is none.
+    """
     if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {quoted(number)}")
 
@@ -52,25 +71,35 @@ def check_whole(name: str, number: int, least: int) -> None:
 def check_factor(factor: str) -> None:
     """Refuse a factor that is neither one of `FACTORS` nor registered with a ValueError."""
     if not isinstance(factor, str) or factor not in (*FACTORS, *OWN):
-        raise ValueError(f"factor must be one of {', '.join((*FACTORS, *OWN))}; got {quoted(factor)}")
+        raise ValueError(
+            f"factor must be one of {', '.join((*FACTORS, *OWN))}; got {quoted(factor)}"
+        )
 
 
 def check_strength(strength: float | Tensor, heads: tuple[int, ...] | None = None) -> None:
     """Refuse a strength that is not a finite number >= 0, or a tensor of such, with a ValueError.
 
-    `heads` is the leading shape (..., heads) that a tensor has to broadcast to; None skips that check.
+    `heads` is the leading shape (..., heads) that a tensor has to broadcast to; None skips that
+    check.
     """
     if isinstance(strength, Tensor):
         _check_strengths(strength, heads)
     elif isinstance(strength, bool) or not isinstance(strength, Real):
-        raise ValueError(f"strength must be a number or a floating tensor; got {type(strength).__name__}")
-    elif not 0 <= (strength.item() if hasattr(strength, "item") else strength) <= sys.float_info.max:  # or of numpy
+        raise ValueError(
+            f"strength must be a number or a floating tensor; got {type(strength).__name__}"
+        )
+    # or of numpy
+    elif (
+        not 0 <= (strength.item() if hasattr(strength, "item") else strength) <= sys.float_info.max
+    ):
         raise ValueError(f"strength must be finite and not negative; got {quoted(strength)}")
 
 
 def _check_strengths(strength: Tensor, heads: tuple[int, ...] | None) -> None:
     if strength.layout != torch.strided or strength.is_meta:
-        raise ValueError("strength must be a dense tensor that holds numbers; got a sparse or meta tensor")
+        raise ValueError(
+            "strength must be a dense tensor that holds numbers; got a sparse or meta tensor"
+        )
     if not strength.is_floating_point() or strength.dtype.itemsize < 2:
         raise ValueError(f"strength must be a floating tensor; got {strength.dtype}")
     if heads is not None and strength.numel() != 1:
@@ -79,10 +108,13 @@ def _check_strengths(strength: Tensor, heads: tuple[int, ...] | None) -> None:
             raise ValueError(
                 f"strength of shape {tuple(strength.shape)} does not broadcast to the heads {tuple(heads)}"
             )
-    if values_hidden():  # reading them would break the graph
+    # reading them would break the graph
+    if values_hidden():
         return
     if not bool(((strength >= 0) & strength.isfinite()).all()):
-        raise ValueError("strength must be finite and not negative; the tensor holds an entry that is not")
+        raise ValueError(
+            "strength must be finite and not negative; the tensor holds an entry that is not"
+        )
 
 
 def check_shape(attention: Tensor) -> None:
@@ -91,16 +123,22 @@ def check_shape(attention: Tensor) -> None:
         kind = attention.dtype if isinstance(attention, Tensor) else type(attention).__name__
         raise ValueError(f"attention must be a floating tensor of probabilities; got {kind}")
     if attention.layout != torch.strided or attention.is_meta:
-        raise ValueError("attention must be a dense tensor that holds numbers; got a sparse or meta tensor")
+        raise ValueError(
+            "attention must be a dense tensor that holds numbers; got a sparse or meta tensor"
+        )
     if attention.ndim < 2 or attention.shape[-1] != attention.shape[-2] or not attention.shape[-1]:
-        raise ValueError(f"attention must have shape (..., L, L), not empty; got {tuple(attention.shape)}")
+        raise ValueError(
+            f"attention must have shape (..., L, L), not empty; got {tuple(attention.shape)}"
+        )
 
 
 def check_boolean(mask: Tensor) -> None:
     """Refuse anything but a boolean tensor with a ValueError."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(f"mask must be a boolean tensor, True for a real token (mask.bool()); got {kind}")
+        raise ValueError(
+            f"mask must be a boolean tensor, True for a real token (mask.bool()); got {kind}"
+        )
 
 
 def check_mask(mask: Tensor, attention: Tensor) -> None:
@@ -117,18 +155,30 @@ def check_mask(mask: Tensor, attention: Tensor) -> None:
 
 
 def check_masses(attention: Float[Tensor, "*batch query key"]) -> None:
-    """Refuse scores, counts and weights after dropout with a ValueError; NaN passes, and what holds no values."""
-    if not values_hidden() and attention.numel() and bool((attention.sum(-1) > 1.02).any() | (attention < 0).any()):
+    """Refuse scores, counts and weights after dropout with a ValueError; NaN passes, and what holds
+    no values.
+    """
+    if (
+        not values_hidden()
+        and attention.numel()
+        and bool((attention.sum(-1) > 1.02).any() | (attention < 0).any())
+    ):
         cause = "a row sums to more than 1 or has a negative entry"
-        raise ValueError(f"attention must hold probabilities: {cause}; pass the softmax, in eval mode")
+        raise ValueError(
+            f"attention must hold probabilities: {cause}; pass the softmax, in eval mode"
+        )
 
 
 def check_rows(
-    attention: Float[Tensor, "*batch query key"], visible: Bool[Tensor, "*#batch query key"], causal: bool
+    attention: Float[Tensor, "*batch query key"],
+    visible: Bool[Tensor, "*#batch query key"],
+    causal: bool,
 ) -> None:
-    """Refuse a type without room for them, and rows that are no distributions over the visible keys, by ValueError.
+    """Refuse a type without room for them, and rows that are no distributions over the visible
+    keys, by ValueError.
 
-    `visible` is True where a real query may look at a real key. Rows of padded queries are not looked at.
+    `visible` is True where a real query may look at a real key. Rows of padded queries are not
+    looked at.
     """
     if attention.dtype not in ROW_TOLERANCE or not attention.numel():
         given = f"{attention.dtype} {tuple(attention.shape)}"
@@ -146,7 +196,9 @@ def check_rows(
 
     if not (gap := off(seen)) <= tolerance:
         if causal and off(attention.detach()) <= tolerance:
-            raise ValueError("attention puts mass on future keys; with causal=True there may be none")
+            raise ValueError(
+                "attention puts mass on future keys; with causal=True there may be none"
+            )
         raise ValueError(
             f"attention rows must sum to 1 over the keys they may see; one is off by {gap:.3g} "
             f"(tolerance {tolerance:g}): pass probabilities before dropout, and the mask they were made with"
@@ -154,7 +206,9 @@ def check_rows(
 
 
 def check_options(factor: str, steps: int, damping: float, seed: int, **switches: bool) -> None:
-    """Refuse steps < 1, damping outside [0, 1), a seed that is no integer, switches that are no booleans."""
+    """Refuse steps < 1, damping outside [0, 1), a seed that is no integer, switches that are no
+    booleans.
+    """
     for name, value in switches.items():
         if not isinstance(value, bool):
             raise ValueError(f"{name} must be True or False; got {quoted(value)}")

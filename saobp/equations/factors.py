@@ -1,4 +1,6 @@
-"""The factors by name: the paper's, the controls, and those of one's own, tried out before they are trusted."""
+"""The factors by name: the paper's, the controls, and those of one's own, tried out before they are
+trusted.
+"""
 
 from collections.abc import Callable
 
@@ -10,13 +12,19 @@ FACTORS = ("high", "low", "elemmul", "none", "sinkhorn", "uniform", "shuffled")
 """Names of the factors: the paper's three (Eq. 7, 16, 15), plain attention, and three controls."""
 
 WITHOUT_MESSAGES = ("elemmul", "sinkhorn")
-"""Factors that send no messages, so that there is nothing to repeat, to damp or to weigh by a strength."""
+"""Factors that send no messages, so that there is nothing to repeat, to damp or to weigh by a
+strength.
+"""
 
 BY_STRENGTH = ("high", "low", "uniform", "shuffled")
 """Factors that tend to the attention itself as the strength tends to 0, and have a slope there."""
 
 Own = Callable[
-    [Float[Tensor, "*batch query key"], Float[Tensor, "*#batch 1 1"], Bool[Tensor, "*#batch query key"]],
+    [
+        Float[Tensor, "*batch query key"],
+        Float[Tensor, "*#batch 1 1"],
+        Bool[Tensor, "*#batch query key"],
+    ],
     Float[Tensor, "*batch query key"],
 ]
 
@@ -27,14 +35,15 @@ OWN: dict[str, Own] = {}
 def register_factor(name: str, function: Own) -> None:
     """Make a function a factor by name, for `refine`, `saobp_attention` and `apply`.
 
-    `function(prior, strength, visible)` gets attention (..., L, L) in float32 or better, 0 where a pair is not
-    visible, its rows queries; the strength, a tensor that broadcasts; and which pairs are visible: a real
-    query at a real key, no later key in a causal model. It returns refined attention: rows of real queries sum
-    to 1, nothing where nothing is visible. In a causal model row j must receive from rows i <= j only. All of this is
-    tried here on small matrices. Generation with a key/value cache refuses factors of one's own.
+    `function(prior, strength, visible)` gets attention (..., L, L) in float32 or better, 0 where a
+    pair is not visible, its rows queries; the strength, a tensor that broadcasts; and which pairs
+    are visible: a real query at a real key, no later key in a causal model. It returns refined
+    attention: rows of real queries sum to 1, nothing where nothing is visible. In a causal model
+    row j must receive from rows i <= j only. All of this is tried here on small matrices.
+    Generation with a key/value cache refuses factors of one's own.
 
-    A name that was registered before gets the new function. Raises ValueError that names what the function does wrong,
-    or a name that is saobp's own.
+    A name that was registered before gets the new function. Raises ValueError that names what the
+    function does wrong, or a name that is saobp's own.
     """
     if not isinstance(name, str) or not name.isidentifier() or name in FACTORS:
         given = repr(name) if isinstance(name, str) else type(name).__name__
@@ -55,30 +64,49 @@ def _try(function: Own, causal: bool, length: int = 6) -> None:
     visible = visible & real[..., :, None] & real[..., None, :]
     refined = _refined(function, scores, visible)
     if refined.shape != scores.shape:
-        raise ValueError(f"function returned shape {tuple(refined.shape)} for attention of {tuple(scores.shape)}")
+        raise ValueError(
+            f"function returned shape {tuple(refined.shape)} for attention of {tuple(scores.shape)}"
+        )
     if not refined.isfinite().all() or (refined < 0).any():
         raise ValueError("function returned probabilities that are negative or no numbers")
     if (refined.masked_fill(visible, 0) != 0).any():
-        raise ValueError("function put mass on a key that its query may not see (padding, or the future)")
+        raise ValueError(
+            "function put mass on a key that its query may not see (padding, or the future)"
+        )
     sums = refined.sum(-1)[visible.any(-1).expand(2, 3, length)]
     if (sums - 1).abs().max() > 1e-6:
-        raise ValueError(f"function returned rows that sum to {sums.min():.3f} … {sums.max():.3f}, not 1")
-    if (_refined(function, scores[1:, :, :4, :4], visible[1:, :, :4, :4]) - refined[1:, :, :4, :4]).abs().max() > 1e-9:
-        raise ValueError("function let padding change the rows of real tokens: look at `visible`, not at the size")
+        raise ValueError(
+            f"function returned rows that sum to {sums.min():.3f} … {sums.max():.3f}, not 1"
+        )
+    if (
+        _refined(function, scores[1:, :, :4, :4], visible[1:, :, :4, :4]) - refined[1:, :, :4, :4]
+    ).abs().max() > 1e-9:
+        raise ValueError(
+            "function let padding change the rows of real tokens: look at `visible`, not at the size"
+        )
     if causal:
         changed = scores.clone()
-        changed[..., 3:, :] = torch.randn(2, 3, length - 3, length, generator=generator, dtype=torch.float64)
+        changed[..., 3:, :] = torch.randn(
+            2, 3, length - 3, length, generator=generator, dtype=torch.float64
+        )
         if (_refined(function, changed, visible) - refined)[..., :3, :].abs().max() > 1e-9:
-            raise ValueError("function let later rows change earlier ones: in a causal model it would leak the future")
+            raise ValueError(
+                "function let later rows change earlier ones: in a causal model it would leak the future"
+            )
 
 
 def _refined(function: Own, scores: Tensor, visible: Tensor) -> Tensor:
     prior = scores.masked_fill(~visible, -1e30).softmax(-1).masked_fill(~visible, 0)
     try:
         refined = function(prior, torch.tensor(0.5, dtype=prior.dtype), visible)
-    except Exception as error:  # whatever a function of the caller's may raise, or no function at all
+    # whatever a function of the caller's may raise, or no function at all
+    except Exception as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"function must take (prior, strength, visible); calling it failed ({said})") from error
+        raise ValueError(
+            f"function must take (prior, strength, visible); calling it failed ({said})"
+        ) from error
     if not isinstance(refined, Tensor):
-        raise ValueError(f"function must return the refined attention, a tensor; got {type(refined).__name__}")
+        raise ValueError(
+            f"function must return the refined attention, a tensor; got {type(refined).__name__}"
+        )
     return refined

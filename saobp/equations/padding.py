@@ -1,4 +1,6 @@
-"""The real block of padded attention: what the diagnostics take as attention, and what they refuse in one line."""
+"""The real block of padded attention: what the diagnostics take as attention, and what they refuse
+in one line.
+"""
 
 import math
 
@@ -22,7 +24,9 @@ def cut(attention: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         batched = mask.dim() == 2 and 0 < leading < 3 and mask.shape[0] == attention.shape[0]
         if mask.shape[-1:] != (tokens,) or not (mask.dim() == 1 or batched):
             shapes = f"attention {tuple(attention.shape)}, got {tuple(mask.shape)}"
-            raise ValueError(f"mask must be (L,) or, of attention (batch, [head,] L, L), (batch, L); for {shapes}")
+            raise ValueError(
+                f"mask must be (L,) or, of attention (batch, [head,] L, L), (batch, L); for {shapes}"
+            )
         real = mask.reshape((len(mask),) + (1,) * (leading - 1) + (tokens,)) if batched else mask
         # filled, not multiplied: a padded row may hold NaN
         attention = attention.masked_fill(~(real.unsqueeze(-1) & real.unsqueeze(-2)), 0.0)
@@ -33,8 +37,8 @@ def cut(attention: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
 def widened(attention: Tensor) -> Tensor:
     """Return attention in float32 or better, where squares of small entries do not vanish.
 
-    In half precision a row sums to 1 up to rounding only, which is enough to leave every documented bound: a row
-    that near to 1 is divided by its sum.
+    In half precision a row sums to 1 up to rounding only, which is enough to leave every documented
+    bound: a row that near to 1 is divided by its sum.
     """
     if attention.dtype in (torch.float32, torch.float64):
         return attention

@@ -1,4 +1,6 @@
-"""Refined attention from query, key and value in one operation, without the L x L matrix (Sec. 4, App. C)."""
+"""Refined attention from query, key and value in one operation, without the L x L matrix (Sec. 4,
+App. C).
+"""
 
 import contextlib
 import math
@@ -28,7 +30,8 @@ MOST = torch.finfo(torch.float32).max
 class How(NamedTuple):
     """How plain attention is taken, before it is refined."""
 
-    mask: Tensor | None  # (batch, L) boolean, None where nothing is padded
+    # (batch, L) boolean, None where nothing is padded
+    mask: Tensor | None
     causal: bool
     scale: float
     dropout: float
@@ -47,23 +50,28 @@ def saobp_attention(
     scale: float | None = None,
     dropout_p: float = 0.0,
 ) -> Float[Tensor, "batch head query value_width"]:
-    """Attend with refined attention: refine(softmax(scale query key^T)) value, dropout in between (Eq. 11).
+    """Attend with refined attention: refine(softmax(scale query key^T)) value, dropout in between
+    (Eq. 11).
 
-    "high", "low" and "elemmul" keep no L x L matrix between forward and backward; a tile at a time is worked
-    out, and again for the gradient. Memory grows with L, time with L^2. What does not fit tiles (controls,
-    causal "elemmul", everything inside torch.compile or a transform of torch.func) gives its numbers through
-    `saobp.refine` and keeps it. Tiles have no second derivatives (an error says so); `saobp.refine` has.
-    On a processor with a C compiler most of it is compiled once, see `saobp.fused.tiled.native`; on a GPU with Triton,
-    by `saobp.fused.gpu`.
+    "high", "low" and "elemmul" keep no L x L matrix between forward and backward; a tile at a time
+    is worked out, and again for the gradient. Memory grows with L, time with L^2. What does not fit
+    tiles (controls, causal "elemmul", everything inside torch.compile or a transform of torch.func)
+    gives its numbers through `saobp.refine` and keeps it. Tiles have no second derivatives (an
+    error says so); `saobp.refine` has. On a processor with a C compiler most of it is compiled
+    once, see `saobp.fused.tiled.native`; on a GPU with Triton, by `saobp.fused.gpu`.
 
     Args:
-        query: (batch, heads, L, D). Scores, messages and sums are in float32 or better, also under autocast.
-        key: (batch, groups, L, D); the number of groups divides that of heads (grouped-query attention).
+        query: (batch, heads, L, D). Scores, messages and sums are in float32 or better, also under
+            autocast.
+        key: (batch, groups, L, D); the number of groups divides that of heads (grouped-query
+            attention).
         value: (batch, groups, L, width of a value).
         factor: One of `saobp.refine`'s; "none" is plain attention.
-        strength: The paper's lambda >= 0 in nats: number, or a tensor that broadcasts over (batch, heads) and
+        strength: The paper's lambda >= 0 in nats: number, or a tensor that broadcasts over (batch,
+            heads) and
             may be learned. 0 is plain attention.
-        mask: Real tokens, (L,) or (batch, L) boolean. The row of a padded query is its plain attention over
+        mask: Real tokens, (L,) or (batch, L) boolean. The row of a padded query is its plain
+            attention over
             real keys, 0 if it sees none; no real row depends on it. What is padded must be finite.
         is_causal: Queries see no later key and receive no message from a later query.
         exclude_self: Leave a query's own message out (Algorithm 1); False is Eq. 11 as printed.
@@ -73,9 +81,12 @@ def saobp_attention(
     Raises:
         ValueError: One line that names the argument and what is wrong with it.
 
-    Source: Lee et al. 2025, Eq. 7-11, Algorithm 1, Appendix C; tiles worked out twice after Dao et al. 2022.
+    Source: Lee et al. 2025, Eq. 7-11, Algorithm 1, Appendix C; tiles worked out twice after Dao et
+        al. 2022.
     """
-    check_inputs(query, key, value, scale, dropout_p, is_causal=is_causal, exclude_self=exclude_self)
+    check_inputs(
+        query, key, value, scale, dropout_p, is_causal=is_causal, exclude_self=exclude_self
+    )
     checks.check_factor(factor)
     checks.check_strength(strength, tuple(query.shape[:2]))
     mask = real_tokens(mask, query)
@@ -91,7 +102,8 @@ def saobp_attention(
         if not fits(factor, strength, how, query, key, value):
             refinement = {"factor": factor, "strength": strength, "exclude_self": exclude_self}
             return materialised(query, key, value, refinement, how)
-        shown = query if mask is None else query.masked_fill(~mask[:, None, :, None], 0)  # padding may hold NaN
+        # padding may hold NaN
+        shown = query if mask is None else query.masked_fill(~mask[:, None, :, None], 0)
         refined = fused(shown, key, value, factor, strength, exclude_self, how)
         return refined if mask is None else with_padding(refined, query, key, value, how)
 
@@ -101,11 +113,15 @@ def check_inputs(
 ) -> None:
     """Refuse shapes, types and numbers that the operation cannot serve with a ValueError."""
     tensors = query, key, value
-    alike = all(isinstance(x, Tensor) and x.shape == query.shape and x.dtype == query.dtype for x in tensors)
+    alike = all(
+        isinstance(x, Tensor) and x.shape == query.shape and x.dtype == query.dtype for x in tensors
+    )
     alike = alike and all(x.layout is torch.strided and x.device == query.device for x in tensors)
     if not (alike and query.dtype in ROW_TOLERANCE and query.ndim == 4 and query.numel()):
         check_tensors(*tensors)
-    if scale is not None and (isinstance(scale, bool) or not isinstance(scale, Real) or not abs(scale) <= MOST):
+    if scale is not None and (
+        isinstance(scale, bool) or not isinstance(scale, Real) or not abs(scale) <= MOST
+    ):
         raise ValueError(f"scale must be a number that float32 holds, or None; got {quoted(scale)}")
     if isinstance(dropout, bool) or not isinstance(dropout, Real) or not 0 <= dropout < 1:
         raise ValueError(f"dropout_p must lie in [0, 1); got {quoted(dropout)}")
@@ -117,11 +133,21 @@ def check_inputs(
 def check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
     """Refuse tensors that do not belong together with a ValueError."""
     for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if isinstance(tensor, Tensor) and (tensor.layout != torch.strided or tensor.device != query.device):
-            raise ValueError(f"{name} must be a dense tensor on query's device; got {tensor.layout} on {tensor.device}")
+        if isinstance(tensor, Tensor) and (
+            tensor.layout != torch.strided or tensor.device != query.device
+        ):
+            raise ValueError(
+                f"{name} must be a dense tensor on query's device; got {tensor.layout} on {tensor.device}"
+            )
         if not isinstance(tensor, Tensor) or tensor.dtype not in ROW_TOLERANCE or tensor.ndim != 4:
-            kind = f"{tensor.dtype} {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise ValueError(f"{name} must be a floating tensor (batch, heads, L, D) of 16 bits or more; got {kind}")
+            kind = (
+                f"{tensor.dtype} {tuple(tensor.shape)}"
+                if isinstance(tensor, Tensor)
+                else type(tensor).__name__
+            )
+            raise ValueError(
+                f"{name} must be a floating tensor (batch, heads, L, D) of 16 bits or more; got {kind}"
+            )
         if 0 in tensor.shape or tensor.shape[0] != query.shape[0] or tensor.dtype != query.dtype:
             raise ValueError(f"{name} must not be empty, and share batch and type with query")
     heads, length, width = query.shape[1:]
@@ -131,7 +157,9 @@ def check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
                 f"{name} has {tensor.shape[2]} tokens, query {length}; messages need a query of every token"
             )
         if heads % tensor.shape[1]:
-            raise ValueError(f"{name} has {tensor.shape[1]} groups, which do not divide the {heads} heads")
+            raise ValueError(
+                f"{name} has {tensor.shape[1]} groups, which do not divide the {heads} heads"
+            )
     if key.shape[-1] != width:
         raise ValueError(f"key has width {key.shape[-1]} and query {width}; they must be equal")
 
@@ -149,9 +177,10 @@ def real_tokens(mask: Tensor | None, query: Tensor) -> Tensor | None:
 def fits(factor: str, strength: float | Tensor, how: How, *tensors: Tensor) -> bool:
     """Tell whether a refinement can be worked out in tiles.
 
-    A causal A A^T cannot be taken apart into A (A^T V), nor can dropout reach its entries; the controls of
-    `saobp.refine` look at whole matrices. Inside torch.compile it is the compiler that fuses; a transform of
-    torch.func, a forward-mode derivative or a dispatch mode cannot look into the tiles.
+    A causal A A^T cannot be taken apart into A (A^T V), nor can dropout reach its entries; the
+    controls of `saobp.refine` look at whole matrices. Inside torch.compile it is the compiler that
+    fuses; a transform of torch.func, a forward-mode derivative or a dispatch mode cannot look into
+    the tiles.
     """
     if checks.values_hidden() or checks.watched(*tensors):
         return False
@@ -175,7 +204,9 @@ def fused(
         strength = float(strength)
     if isinstance(strength, Tensor):
         strength = strength.to(query.device, wide).clamp(max=SATURATION)
-        signed = signed_strength(factor, strength.reshape(()) if strength.numel() == 1 else strength)
+        signed = signed_strength(
+            factor, strength.reshape(()) if strength.numel() == 1 else strength
+        )
         strongest, change = float(strength.detach().max()), None
     else:
         strongest = min(float(strength), SATURATION)
@@ -206,7 +237,8 @@ def with_padding(refined: Tensor, query: Tensor, key: Tensor, value: Tensor, how
     """Put plain attention into the rows of padded queries, as `saobp.refine` leaves them."""
     mask = how.mask
     count = int((~mask).sum(1).max())
-    order = mask.int().argsort(dim=1, stable=True)[:, :count]  # padded ones, then, where they are fewer, real
+    # padded ones, then, where they are fewer, real
+    order = mask.int().argsort(dim=1, stable=True)[:, :count]
     index = order[:, None, :, None].expand(-1, query.shape[1], -1, -1)
     taken = query.gather(2, index.expand(-1, -1, -1, query.shape[-1]))
     rows = plain(taken, key, value, how, positions=order)
@@ -215,9 +247,15 @@ def with_padding(refined: Tensor, query: Tensor, key: Tensor, value: Tensor, how
     return refined.scatter(2, index, torch.where(padded, rows, refined.gather(2, index)))
 
 
-def plain(query: Tensor, key: Tensor, value: Tensor, how: How, positions: Tensor | None = None) -> Tensor:
-    """Return plain attention, 0 for a query that sees no key; `positions` are those of the queries given."""
-    attend = partial(functional.scaled_dot_product_attention, scale=how.scale, dropout_p=how.dropout)
+def plain(
+    query: Tensor, key: Tensor, value: Tensor, how: How, positions: Tensor | None = None
+) -> Tensor:
+    """Return plain attention, 0 for a query that sees no key; `positions` are those of the queries
+    given.
+    """
+    attend = partial(
+        functional.scaled_dot_product_attention, scale=how.scale, dropout_p=how.dropout
+    )
     given, (query, key, value) = query.dtype, in_quick_type(query, key, value)
     if how.mask is None:
         return attend(query, key, value, is_causal=how.causal).to(given)
@@ -227,7 +265,9 @@ def plain(query: Tensor, key: Tensor, value: Tensor, how: How, positions: Tensor
 
 
 def visible_keys(mask: Tensor, causal: bool, positions: Tensor | None = None) -> Tensor:
-    """Return True where a query, real or not, may look at a real key, (batch, 1, query or 1, key)."""
+    """Return True where a query, real or not, may look at a real key, (batch, 1, query or 1,
+    key).
+    """
     visible = mask[:, None, None, :]
     if not causal:
         return visible

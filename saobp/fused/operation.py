@@ -1,6 +1,8 @@
-"""Refined attention and its gradient from tiles, without the L x L matrix between forward and backward.
+"""Refined attention and its gradient from tiles, without the L x L matrix between forward and
+backward.
 
-How the tiles of a few heads are gone over is in `saobp.fused.tiled.sweeps`; A A^T (Eq. 15), without messages, is here.
+How the tiles of a few heads are gone over is in `saobp.fused.tiled.sweeps`; A A^T (Eq. 15), without
+messages, is here.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,13 +14,21 @@ from torch import Tensor
 from saobp.fused.tiled.heads import Call, Gradients, Heads, Means
 from saobp.fused.tiled.plain import attend_plainly, backward_plainly, is_plain
 from saobp.fused.tiled.products import Wide, average, paired, softmax_gradient
-from saobp.fused.tiled.sweeps import backward_all, backward_prefix, forward_all, forward_prefix, values_for
+from saobp.fused.tiled.sweeps import (
+    backward_all,
+    backward_prefix,
+    forward_all,
+    forward_prefix,
+    values_for,
+)
 from saobp.fused.tiled.tiles import is_single, like, parts
 from saobp.fused.workers import side_by_side
 
 
 class RefinedAttention(torch.autograd.Function):
-    """Refined attention of query, key and value (batch, head, L, D) at a signed strength (batch, head, 1, 1)."""
+    """Refined attention of query, key and value (batch, head, L, D) at a signed strength (batch,
+    head, 1, 1).
+    """
 
     @staticmethod
     def forward(ctx, call: Call, *inputs: Tensor) -> Tensor:
@@ -42,7 +52,9 @@ class RefinedAttention(torch.autograd.Function):
 
 
 def refuse_second_derivatives() -> None:
-    """Raise RuntimeError in a backward pass under create_graph: what is worked out there could not be followed."""
+    """Raise RuntimeError in a backward pass under create_graph: what is worked out there could not
+    be followed.
+    """
     if torch.is_grad_enabled():
         raise RuntimeError(
             "saobp_attention has no second derivatives; use saobp.refine(softmax(scores)) @ value for them"
@@ -50,16 +62,24 @@ def refuse_second_derivatives() -> None:
 
 
 def by_head(strength: float | Tensor, query: Tensor) -> Tensor:
-    """Return a strength for each head, (batch, head, 1, 1), from one number or what broadcasts over (batch, head)."""
+    """Return a strength for each head, (batch, head, 1, 1), from one number or what broadcasts over
+    (batch, head).
+    """
     wide = torch.promote_types(query.dtype, torch.float32)
     strength = torch.as_tensor(strength, dtype=wide, device=query.device)
     return strength.expand(query.shape[:2])[..., None, None]
 
 
 def attend(
-    call: Call, query: Tensor, key: Tensor, value: Tensor, strength: float | Tensor, keep: bool = False
+    call: Call,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    strength: float | Tensor,
+    keep: bool = False,
 ) -> list[Tensor]:
-    """Return refined attention (batch, head, L, D) and, to keep for its gradient, normalisers and loads.
+    """Return refined attention (batch, head, L, D) and, to keep for its gradient, normalisers and
+    loads.
 
     Where it was not worked out plainly, there are shifts too, with one tile empty ones.
     """
@@ -73,17 +93,28 @@ def attend(
         said = torch.float64 if call.causal else wide
         results.append(query.new_empty(batch, heads, length, 1, dtype=wide))
         results.append(query.new_empty(batch, heads, 1, length, dtype=said))
-        results.append(query.new_empty(batch, heads, 0 if is_single(length) else length, 1, dtype=wide))
-    strength = strength if isinstance(strength, Tensor) and strength.ndim == 4 else by_head(strength, query)
-    run(partial(forward_part, call), parts(query, key, value, strength, *results, length=length), query)
+        results.append(
+            query.new_empty(batch, heads, 0 if is_single(length) else length, 1, dtype=wide)
+        )
+    strength = (
+        strength
+        if isinstance(strength, Tensor) and strength.ndim == 4
+        else by_head(strength, query)
+    )
+    run(
+        partial(forward_part, call),
+        parts(query, key, value, strength, *results, length=length),
+        query,
+    )
     return results
 
 
 def run(work: Callable[..., None], pieces: Iterable[tuple], like: Tensor) -> None:
-    """Work on pieces: side by side on a processor where sequences are long, else one after the other.
+    """Work on pieces: side by side on a processor where sequences are long, else one after the
+    other.
 
-    Short sequences are over before torch's own threads, which spin for some milliseconds after a call, leave their
-    cores to others.
+    Short sequences are over before torch's own threads, which spin for some milliseconds after a
+    call, leave their cores to others.
     """
     if like.device.type == "cpu" and not is_single(like.shape[2]):
         side_by_side(work, pieces)
@@ -93,7 +124,9 @@ def run(work: Callable[..., None], pieces: Iterable[tuple], like: Tensor) -> Non
 
 
 def forward_part(call: Call, part: slice, pieces: tuple[Tensor, ...]) -> None:
-    """Work out a few heads: their output, and what their gradient will need to know if there is room for it."""
+    """Work out a few heads: their output, and what their gradient will need to know if there is
+    room for it.
+    """
     heads, (out, *kept) = Heads(call, part, pieces[:4]), pieces[4:]
     total, said, shift = kept or (None, None, None)
     forward, _ = ways(call)
@@ -104,12 +137,15 @@ def forward_part(call: Call, part: slice, pieces: tuple[Tensor, ...]) -> None:
             shift.copy_(heads.found_shift())
 
 
-def backward_part(call: Call, wants_strength: bool, part: slice, pieces: tuple[Tensor, ...]) -> None:
+def backward_part(
+    call: Call, wants_strength: bool, part: slice, pieces: tuple[Tensor, ...]
+) -> None:
     """Work out the gradients of a few heads."""
     inputs, (mean, total, said, shift, given), results = pieces[:4], pieces[4:9], pieces[9:]
     heads = Heads(call, part, inputs, shift if shift.shape[1] else None)
     found = Gradients(heads, results, strength=wants_strength)
-    gradient = heads.wide("gradient")  # do and one number more, -do . o, both over the normaliser of their row
+    # do and one number more, -do . o, both over the normaliser of their row
+    gradient = heads.wide("gradient")
     torch.div(given, total, out=gradient.body)
     torch.sum(mean * gradient.body, -1, keepdim=True, out=gradient.last)
     gradient.last.neg_()
@@ -117,7 +153,9 @@ def backward_part(call: Call, wants_strength: bool, part: slice, pieces: tuple[T
     backward(heads, gradient, said, found)
 
 
-def ways(call: Call) -> tuple[Callable[[Heads, Means], Tensor], Callable[[Heads, Wide, Tensor, Gradients], None]]:
+def ways(
+    call: Call,
+) -> tuple[Callable[[Heads, Means], Tensor], Callable[[Heads, Wide, Tensor, Gradients], None]]:
     """Choose how a call goes forward and backward over the tiles of a few heads."""
     if call.factor == "elemmul":
         return forward_kernel, backward_kernel
@@ -125,11 +163,16 @@ def ways(call: Call) -> tuple[Callable[[Heads, Means], Tensor], Callable[[Heads,
 
 
 def forward_kernel(heads: Heads, means: Means) -> Tensor:
-    """Average values under A A^T without forming it (Eq. 15): A (A^T V), and A (A^T 1) to normalise rows.
+    """Average values under A A^T without forming it (Eq. 15): A (A^T V), and A (A^T 1) to normalise
+    rows.
 
     Returns the sums A^T 1 in place of what is said, which this form does not need.
     """
-    values, sums, found = values_for(heads, real_weight(heads)), heads.wide("sums"), heads.wide("means")
+    values, sums, found = (
+        values_for(heads, real_weight(heads)),
+        heads.wide("sums"),
+        heads.wide("means"),
+    )
     for rows in heads.tiles():
         average(heads.attention(rows).mT, values.at(rows), None, sums, float(rows.start > 0))
     heads.found_shift()
@@ -142,7 +185,9 @@ def forward_kernel(heads: Heads, means: Means) -> Tensor:
 
 
 def backward_kernel(heads: Heads, gradient: Wide, _: Tensor, found: Gradients) -> None:
-    """Fill in the gradients under A A^T: A stands in it twice, once for the query and once for the key."""
+    """Fill in the gradients under A A^T: A stands in it twice, once for the query and once for the
+    key.
+    """
     weight = real_weight(heads)
     values, sums, returned = values_for(heads, weight), heads.wide("sums"), heads.wide("returned")
     for rows in heads.tiles():
@@ -160,5 +205,7 @@ def backward_kernel(heads: Heads, gradient: Wide, _: Tensor, found: Gradients) -
 
 
 def real_weight(heads: Heads) -> Tensor | None:
-    """Return 1 for real tokens and 0 for padded ones, (head, L, 1); None where nothing is padded."""
+    """Return 1 for real tokens and 0 for padded ones, (head, L, 1); None where nothing is
+    padded.
+    """
     return None if heads.real is None else heads.real[..., None].to(heads.value.dtype)

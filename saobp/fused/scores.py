@@ -1,8 +1,8 @@
 """From query, key and a mask to plain probabilities, and to which pairs of tokens are real.
 
-A mask is what transformers hands over: None, boolean (True = may look) or additive (`shown_by`: 0 = may look, what
-is far below = may not, what falls off gradually is a bias), (batch or 1, head or 1, query or 1, key). With a cache
-the queries are the last of the keys.
+A mask is what transformers hands over: None, boolean (True = may look) or additive (`shown_by`: 0 =
+may look, what is far below = may not, what falls off gradually is a bias), (batch or 1, head or 1,
+query or 1, key). With a cache the queries are the last of the keys.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,19 @@ from torch import Tensor
 from saobp.equations.checks import values_hidden
 
 HIDES = -1000.0
-"""Additive masks hide a pair at this number and below: -inf, a type's lowest number, -1e4 and -1e9 are all in use,
+"""Additive masks hide a pair at this number and below: -inf, a type's lowest number, -1e4 and -1e9
+are all in use,
 and e^-1000 is 0 in float64."""
 
 STEP = 30.0
-"""A fill such as -100 hides too, if it lies this far below everything else in its row: e^-30 is 1e-13."""
+"""A fill such as -100 hides too, if it lies this far below everything else in its row: e^-30 is
+1e-13.
+"""
 
 SLOPE = 5.0
-"""A bias falls off by at most this much from one entry to the next lower one; ALiBi's steepest head by 1."""
+"""A bias falls off by at most this much from one entry to the next lower one; ALiBi's steepest head
+by 1.
+"""
 
 
 def probabilities(
@@ -44,11 +49,15 @@ def probabilities(
     lowest = torch.finfo(scores.dtype).min
     if mask is not None and mask.dtype != torch.bool:
         scores = scores + mask.clamp(min=torch.finfo(mask.dtype).min)
-    scores = scores.masked_fill(~allowed_pairs(mask, query.shape[-2], key.shape[-2], causal, scores.device), lowest)
+    scores = scores.masked_fill(
+        ~allowed_pairs(mask, query.shape[-2], key.shape[-2], causal, scores.device), lowest
+    )
     return scores.softmax(-1)
 
 
-def per_head(states: Float[Tensor, "batch group key dim"], heads: int) -> Float[Tensor, "batch head key dim"]:
+def per_head(
+    states: Float[Tensor, "batch group key dim"], heads: int
+) -> Float[Tensor, "batch head key dim"]:
     """Repeat grouped keys or values so that every query head has its own."""
     groups = states.shape[1]
     return states if groups == heads else states.repeat_interleave(heads // groups, dim=1)
@@ -57,7 +66,9 @@ def per_head(states: Float[Tensor, "batch group key dim"], heads: int) -> Float[
 def allowed_pairs(
     mask: Tensor | None, queries: int, keys: int, causal: bool, device: torch.device
 ) -> Bool[Tensor, "#batch #head query key"]:
-    """Return True where a query may look at a key; without a mask a causal query sees itself and the past."""
+    """Return True where a query may look at a key; without a mask a causal query sees itself and
+    the past.
+    """
     if mask is None:
         pairs = torch.ones(queries, keys, dtype=torch.bool, device=device)
         return (pairs.tril(keys - queries) if causal else pairs)[None, None]
@@ -65,15 +76,25 @@ def allowed_pairs(
     return allowed.expand(*allowed.shape[:-2], queries, keys)
 
 
-def shown_by(mask: Float[Tensor, "#batch #head #query key"]) -> Bool[Tensor, "#batch #head #query key"]:
-    """Return True where an additive mask shows a key: hidden are `HIDES` and below, fills, and rows of one fill."""
+def shown_by(
+    mask: Float[Tensor, "#batch #head #query key"],
+) -> Bool[Tensor, "#batch #head #query key"]:
+    """Return True where an additive mask shows a key: hidden are `HIDES` and below, fills, and rows
+    of one fill.
+    """
     low, gap = low_entries(mask)
-    filled = (mask.amax(-1, keepdim=True) <= -STEP) & (mask.amax(-1, keepdim=True) == mask.amin(-1, keepdim=True))
+    filled = (mask.amax(-1, keepdim=True) <= -STEP) & (
+        mask.amax(-1, keepdim=True) == mask.amin(-1, keepdim=True)
+    )
     return (mask > HIDES) & ~(low & (gap >= STEP)) & ~filled
 
 
-def low_entries(mask: Tensor) -> tuple[Bool[Tensor, "#batch #head #query key"], Float[Tensor, "#batch #head #query 1"]]:
-    """Return which finite entries lie `STEP` below their row's highest, and how far they lie below the others."""
+def low_entries(
+    mask: Tensor,
+) -> tuple[Bool[Tensor, "#batch #head #query key"], Float[Tensor, "#batch #head #query 1"]]:
+    """Return which finite entries lie `STEP` below their row's highest, and how far they lie below
+    the others.
+    """
     mask = mask.to(torch.promote_types(mask.dtype, torch.float32))
     near = mask > mask.amax(-1, keepdim=True) - STEP
     low = ~near & (mask > HIDES)
@@ -82,17 +103,25 @@ def low_entries(mask: Tensor) -> tuple[Bool[Tensor, "#batch #head #query key"], 
 
 
 def check_values(mask: Tensor) -> None:
-    """Refuse an additive mask with NaN or +inf, or whose low entries may be a fill or a bias, with a ValueError."""
+    """Refuse an additive mask with NaN or +inf, or whose low entries may be a fill or a bias, with
+    a ValueError.
+    """
     if bool((mask.isnan() | mask.isposinf()).any()):
-        raise ValueError("attention_mask: holds NaN or +inf; add 0 where a query may look and -inf where it may not")
+        raise ValueError(
+            "attention_mask: holds NaN or +inf; add 0 where a query may look and -inf where it may not"
+        )
     low, gap = low_entries(mask)
     rows = low.any(-1, keepdim=True)
     fill, bias = rows & (gap >= STEP), rows & (gap <= SLOPE)
     if bool((rows & ~fill & ~bias).any()) or bool(fill.any() and bias.any()):
-        raise ValueError("attention_mask: its low numbers may hide keys or be a bias; write -inf where a key is hidden")
+        raise ValueError(
+            "attention_mask: its low numbers may hide keys or be a bias; write -inf where a key is hidden"
+        )
 
 
-def real_queries(allowed: Bool[Tensor, "#batch #head query key"]) -> Bool[Tensor, "#batch #head query"]:
+def real_queries(
+    allowed: Bool[Tensor, "#batch #head query key"],
+) -> Bool[Tensor, "#batch #head query"]:
     """Return which queries are tokens: those that may look at themselves.
 
     A padded query has its own key masked, whatever else its row holds.
@@ -100,19 +129,26 @@ def real_queries(allowed: Bool[Tensor, "#batch #head query key"]) -> Bool[Tensor
     return allowed.diagonal(allowed.shape[-1] - allowed.shape[-2], -2, -1)
 
 
-def visible_pairs(allowed: Bool[Tensor, "#batch #head query key"]) -> Bool[Tensor, "#batch #head query key"]:
+def visible_pairs(
+    allowed: Bool[Tensor, "#batch #head query key"],
+) -> Bool[Tensor, "#batch #head query key"]:
     """Return True where a real query may look at a key; whole rows of padded queries are False."""
     return allowed & real_queries(allowed)[..., None]
 
 
-def senders(allowed: Bool[Tensor, "#batch #head query key"]) -> bool | Bool[Tensor, "#batch #head query row"]:
-    """Return which rows send each query messages: all (False), the earlier ones (True), or given ones (True there).
+def senders(
+    allowed: Bool[Tensor, "#batch #head query key"],
+) -> bool | Bool[Tensor, "#batch #head query row"]:
+    """Return which rows send each query messages: all (False), the earlier ones (True), or given
+    ones (True there).
 
-    A query receives messages from the rows that it may look at: any other would tell it what is hidden from it.
-    Where looking is mutual nothing is, and all rows send, as in `saobp.refine`. Rows that see the tokens from some
-    place up to themselves, in a window or a packed sequence say, get nothing from earlier rows beyond that place.
+    A query receives messages from the rows that it may look at: any other would tell it what is
+    hidden from it. Where looking is mutual nothing is, and all rows send, as in `saobp.refine`.
+    Rows that see the tokens from some place up to themselves, in a window or a packed sequence say,
+    get nothing from earlier rows beyond that place.
 
-    Raises ValueError if a token is hidden from itself but not from others: it would count as padding.
+    Raises ValueError if a token is hidden from itself but not from others: it would count as
+    padding.
     """
     visible, real = visible_pairs(allowed), real_queries(allowed)
     mutual = (visible == visible.mT).all(-1, keepdim=True).all(-2, keepdim=True)
@@ -130,7 +166,9 @@ def senders(allowed: Bool[Tensor, "#batch #head query key"]) -> bool | Bool[Tens
 def up_to_themselves(
     visible: Bool[Tensor, "#batch #head query key"], real: Bool[Tensor, "#batch #head key"]
 ) -> Bool[Tensor, "#batch #head query"]:
-    """Tell which queries see the real tokens from some place up to themselves and no others; padded queries do."""
+    """Tell which queries see the real tokens from some place up to themselves and no others; padded
+    queries do.
+    """
     queries, keys = visible.shape[-2:]
     place = torch.arange(keys, device=visible.device)
     first = visible.int().argmax(-1, keepdim=True)
@@ -141,10 +179,11 @@ def up_to_themselves(
 def remembered(mask: Tensor | None, question: Any, answer: Callable[[], Any]) -> Any:
     """Ask once about a mask: all layers of a forward pass are handed the same one.
 
-    The answer is kept on the mask; a mask that torch changes in place is looked at again. One changed through numpy or
-    `.data` is not, as torch counts no such change.
+    The answer is kept on the mask; a mask that torch changes in place is looked at again. One
+    changed through numpy or `.data` is not, as torch counts no such change.
     """
-    if mask is None or values_hidden() or mask.is_inference():  # which counts no versions
+    # which counts no versions
+    if mask is None or values_hidden() or mask.is_inference():
         return answer()
     version, known = getattr(mask, "_saobp", (None, {}))
     if version != mask._version:
@@ -155,12 +194,21 @@ def remembered(mask: Tensor | None, question: Any, answer: Callable[[], Any]) ->
     return known[question]
 
 
-def padding_alone(mask: Tensor | None, causal: bool) -> tuple[bool, Bool[Tensor, "batch key"] | None]:
-    """Tell whether `mask` says nothing but padding (and causality), and which tokens it calls real."""
+def padding_alone(
+    mask: Tensor | None, causal: bool
+) -> tuple[bool, Bool[Tensor, "batch key"] | None]:
+    """Tell whether `mask` says nothing but padding (and causality), and which tokens it calls
+    real.
+    """
     if mask is None:
         return True, None
     learned = mask.requires_grad and torch.is_grad_enabled()
-    if values_hidden() or learned or mask.shape[1] != 1 or mask.shape[-2] not in (1, mask.shape[-1]):
+    if (
+        values_hidden()
+        or learned
+        or mask.shape[1] != 1
+        or mask.shape[-2] not in (1, mask.shape[-1])
+    ):
         return False, None
     return remembered(mask, causal, lambda: _padding_alone(mask, causal))
 
@@ -172,14 +220,20 @@ def _padding_alone(mask: Tensor, causal: bool) -> tuple[bool, Tensor | None]:
     expected = real[:, None, :].expand_as(allowed)
     expected = expected.tril() if causal else expected
     agrees = (allowed == expected) | ~(real[:, :, None] | allowed & ~real[:, None, :])
-    if mask.dtype != torch.bool:  # a bias between 0 and the lowest number is more than padding
+    # a bias between 0 and the lowest number is more than padding
+    if mask.dtype != torch.bool:
         agrees = agrees & ((mask[:, 0] == 0) | ~allowed)
     return (True, real) if bool(agrees.all() & real.any(-1).all()) else (False, None)
 
 
 def in_quick_type(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Widen bfloat16 tensors on a CPU, if the first trains: there the backward pass of torch's fused attention takes
-    longer in bfloat16 than in float32 (`benchmarks/attention.py`). Others are returned as they are.
+    """Widen bfloat16 tensors on a CPU, if the first trains: there the backward pass of torch's
+    fused attention takes longer in bfloat16 than in float32 (`benchmarks/attention.py`). Others are
+    returned as they are.
     """
-    slow = tensors[0].dtype is torch.bfloat16 and tensors[0].device.type == "cpu" and tensors[0].requires_grad
+    slow = (
+        tensors[0].dtype is torch.bfloat16
+        and tensors[0].device.type == "cpu"
+        and tensors[0].requires_grad
+    )
     return tuple(tensor.float() for tensor in tensors) if slow else tensors

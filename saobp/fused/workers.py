@@ -1,7 +1,9 @@
-"""Independent pieces of one operation side by side, a thread each, instead of each small step on all threads.
+"""Independent pieces of one operation side by side, a thread each, instead of each small step on
+all threads.
 
-torch splits each call over its threads and waits for all of them; on tiles that fit a cache the waiting is a
-good part of the time. A few heads need nothing of the others, so a thread may keep them from first to last.
+torch splits each call over its threads and waits for all of them; on tiles that fit a cache the
+waiting is a good part of the time. A few heads need nothing of the others, so a thread may keep
+them from first to last.
 """
 
 import os
@@ -13,7 +15,8 @@ import torch
 
 _pools: dict[int, ThreadPoolExecutor] = {}
 _starting = threading.Lock()
-os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
+# threads do not survive a fork
+os.register_at_fork(after_in_child=_pools.clear)
 
 
 def side_by_side(work: Callable[..., None], pieces: Iterable[tuple]) -> None:
@@ -34,7 +37,8 @@ def side_by_side(work: Callable[..., None], pieces: Iterable[tuple]) -> None:
 
 def alone(work: Callable[..., None], piece: tuple, inference: bool) -> None:
     """Work on a piece on this thread only, in the mode of the thread that asked."""
-    with torch.inference_mode(inference), torch.no_grad():  # inference_mode(False) switches gradients on
+    # inference_mode(False) switches gradients on
+    with torch.inference_mode(inference), torch.no_grad():
         work(*piece)
 
 
@@ -47,13 +51,15 @@ def pool(threads: int) -> ThreadPoolExecutor:
             for _ in range(threads):
                 executor.submit(be_single, started)
             started.wait()
-            torch.set_num_threads(threads)  # the setting of this thread, and of threads to come
+            # the setting of this thread, and of threads to come
+            torch.set_num_threads(threads)
             _pools[threads] = executor
     return _pools[threads]
 
 
 def be_single(started: threading.Barrier) -> None:
     """Make torch work on this thread only."""
-    torch.get_num_threads()  # a new thread takes over the common setting when first asked
+    # a new thread takes over the common setting when first asked
+    torch.get_num_threads()
     torch.set_num_threads(1)
     started.wait()

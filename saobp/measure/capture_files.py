@@ -1,8 +1,8 @@
 """The files of a capture: parts that survive a kill, joined into one parquet file, and its summary.
 
-A part is named by a hash of the model, the plan and its inputs: finding it again means that it is the same
-computation. Parts and the final file are written aside and renamed; each carries in its metadata the sums
-from which the summary is made, so that never more than one part is in memory.
+A part is named by a hash of the model, the plan and its inputs: finding it again means that it is
+the same computation. Parts and the final file are written aside and renamed; each carries in its
+metadata the sums from which the summary is made, so that never more than one part is in memory.
 """
 
 from __future__ import annotations
@@ -28,14 +28,18 @@ try:
     import pyarrow as pa
     import pyarrow.parquet as pq
 except ModuleNotFoundError:
-    raise ModuleNotFoundError("saobp.measure.capture needs pyarrow: pip install 'saobp[measure]'", name="pyarrow") from None
+    raise ModuleNotFoundError(
+        "saobp.measure.capture needs pyarrow: pip install 'saobp[measure]'", name="pyarrow"
+    ) from None
 
 MATRICES = ("raw", "refined")
 METADATA = b"saobp"
 
 
 def checked_path(path: Any) -> Path:
-    """Return where a capture goes; ValueError for what is no path, a folder or a file of another kind."""
+    """Return where a capture goes; ValueError for what is no path, a folder or a file of another
+    kind.
+    """
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path: must be a text or a path; got {quoted(path)}")
     path = Path(path).expanduser()
@@ -43,7 +47,9 @@ def checked_path(path: Any) -> Path:
         os.lstat(path.with_name(f"{path.name}.parts"))
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise ValueError(f"path: the name {path.name[:40]}… is too long; take a shorter one") from None
+            raise ValueError(
+                f"path: the name {path.name[:40]}… is too long; take a shorter one"
+            ) from None
     if path.is_dir():
         raise ValueError(f"{path}: is a folder; name the parquet file to write")
     if path.exists() and "parts" not in _metadata(path):
@@ -60,7 +66,8 @@ class Parts:
     def __init__(self, path: Path, identity: str, plan: dict[str, Any], resume: bool):
         self.path, self.identity, self.plan, self.resume = path, identity, plan, resume
         self.folder = path.with_name(path.name + ".parts")
-        self.maps = path.with_name(path.name.removesuffix(".parquet") + ".maps.npz")  # "a.v1" and "a.v2" are two
+        # "a.v1" and "a.v2" are two
+        self.maps = path.with_name(path.name.removesuffix(".parquet") + ".maps.npz")
         self.files: list[Path] = []
         self.tables: list[pa.Table] = []
         self.tally = Tally()
@@ -79,7 +86,9 @@ class Parts:
 
     def begin(self, chunk: Sequence[Mapping[str, Tensor]], first: int) -> bool:
         """Start a part whose samples are numbered from `first`; False if it is already there."""
-        self.files.append(self.folder / f"{len(self.files):05d}-{first}-{self._digest(chunk)}.parquet")
+        self.files.append(
+            self.folder / f"{len(self.files):05d}-{first}-{self._digest(chunk)}.parquet"
+        )
         self.tables, self.tally = [], Tally()
         return not self.files[-1].exists()
 
@@ -102,15 +111,20 @@ class Parts:
             pq.write_table(table.replace_schema_metadata(said), temporary)
 
     def finish(self) -> dict[str, Any]:
-        """Join the parts into the final file, a row group each, and the maps put aside; return the summary."""
+        """Join the parts into the final file, a row group each, and the maps put aside; return the
+        summary.
+        """
         if not self.files:
             raise ValueError("batches: there were none")
-        total, maps = Tally(), {}  # raw_0, refined_0, input_ids_0, raw_1, …
+        # raw_0, refined_0, input_ids_0, raw_1, …
+        total, maps = Tally(), {}
         for file in self.files:
             total.merge(Tally.from_json(_metadata(file)))
             for kept in self.folder.glob(f"{file.stem}.*.npz"):
                 with np.load(kept) as arrays:
-                    maps |= {f"{name}_{kept.suffixes[-2][1:]}": arrays[name] for name in arrays.files}
+                    maps |= {
+                        f"{name}_{kept.suffixes[-2][1:]}": arrays[name] for name in arrays.files
+                    }
         digests = [file.stem.rpartition("-")[2] for file in self.files]
         said = {"plan": self.plan, "parts": digests, "tally": total.to_json()}
         schema = pq.read_schema(self.files[0]).with_metadata({METADATA: json.dumps(said)})
@@ -118,7 +132,8 @@ class Parts:
             with _aside(self.maps) as temporary, open(temporary, "wb") as file:
                 np.savez_compressed(file, **maps)
         else:
-            self.maps.unlink(missing_ok=True)  # an earlier capture's, of other inputs or another model
+            # an earlier capture's, of other inputs or another model
+            self.maps.unlink(missing_ok=True)
         with _aside(self.path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
             for file in self.files:
                 writer.write_table(pq.read_table(file).replace_schema_metadata(schema.metadata))
@@ -131,19 +146,32 @@ class Parts:
         for batch in chunk:
             for name in sorted(batch):
                 digest.update(f"{name}{tuple(batch[name].shape)}".encode())
-                digest.update(batch[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+                digest.update(
+                    batch[name]
+                    .detach()
+                    .cpu()
+                    .contiguous()
+                    .reshape(-1)
+                    .view(torch.uint8)
+                    .numpy()
+                    .data
+                )
         return digest.hexdigest()
 
 
 def summary(path: str | Path) -> dict[str, Any]:
-    """Summarise a finished capture from its file's metadata: means over samples and counts of NaN."""
+    """Summarise a finished capture from its file's metadata: means over samples and counts of
+    NaN.
+    """
     said = _metadata(Path(path))
     if "parts" not in said:
         raise ValueError(f"{path}: not a finished capture; run saobp.measure.capture.capture again")
     tally = Tally.from_json(said["tally"])
     layers, heads = tally.sums["gtd"].shape[1:]
     size = {"samples": tally.samples, "tokens": tally.tokens, "layers": layers, "heads": heads}
-    missing = {name: tally.samples - count for name, count in tally.counts.items() if name != POSITIONS}
+    missing = {
+        name: tally.samples - count for name, count in tally.counts.items() if name != POSITIONS
+    }
     found: dict[str, Any] = {"matrices": {}, "nan": {}}
     for index, matrix in enumerate(MATRICES):
         found["matrices"][matrix] = _means(tally, index)
@@ -173,7 +201,9 @@ def _ratio(total: np.ndarray, count: np.ndarray) -> Any:
 
 
 def _table(columns: dict[str, np.ndarray]) -> pa.Table:
-    """Lay values (sample, layer, head, matrix) out in rows; `sample` and `tokens` have one a sample."""
+    """Lay values (sample, layer, head, matrix) out in rows; `sample` and `tokens` have one a
+    sample.
+    """
     measures = {name: value for name, value in columns.items() if value.ndim == 4}
     shape = next(iter(measures.values())).shape
     sample, layer, head, matrix = (index.reshape(-1) for index in np.indices(shape))
@@ -185,7 +215,9 @@ def _table(columns: dict[str, np.ndarray]) -> pa.Table:
         "head": pa.array(head, pa.int16()),
         "matrix": names,
     }
-    return pa.table(places | {name: pa.array(value.reshape(-1)) for name, value in measures.items()})
+    return pa.table(
+        places | {name: pa.array(value.reshape(-1)) for name, value in measures.items()}
+    )
 
 
 def _metadata(path: Path) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The command `saobp`: `inspect` here, and the commands of whatever is installed beside the method."""
+"""The command `saobp`: `inspect` here, and the commands of whatever is installed beside the
+method.
+"""
 
 import contextlib
 import os
@@ -17,26 +19,40 @@ COMMANDS = "saobp.commands"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; an error for people is one line on stderr and exit code 2 (1 for a failing run)."""
+    """Run the command line; an error for people is one line on stderr and exit code 2 (1 for a
+    failing run).
+    """
     warnings.filterwarnings("ignore", category=FutureWarning)
-    if (given := os.environ.get("SAOBP_DATA")) and Path(given).expanduser().is_dir():  # runs start in another folder
+    # runs start in another folder
+    if (given := os.environ.get("SAOBP_DATA")) and Path(given).expanduser().is_dir():
         os.environ["SAOBP_DATA"] = str(Path(given).expanduser().resolve())
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, OSError):  # no stream of text, or a file that a fork has written to
-            stream.reconfigure(errors="replace")  # "−" or "λ" on a terminal that has neither
+        # no stream of text, or a file that a fork has written to
+        with contextlib.suppress(AttributeError, OSError):
+            # "−" or "λ" on a terminal that has neither
+            stream.reconfigure(errors="replace")
     try:
         return saobp.main(arguments, "saobp", standalone_mode=False) or 0
-    except click.Abort:  # Ctrl-C
+    # Ctrl-C
+    except click.Abort:
         return 130
     except click.UsageError as error:
         asked = error.ctx.command_path if error.ctx else "saobp"
-        said, code = f"{error.format_message().rstrip('.')}; `{asked} --help` lists the options", error.exit_code
-    except click.ClickException as error:  # a run that failed
+        said, code = (
+            f"{error.format_message().rstrip('.')}; `{asked} --help` lists the options",
+            error.exit_code,
+        )
+    # a run that failed
+    except click.ClickException as error:
         said, code = error.message, error.exit_code
     except ModuleNotFoundError as error:
         if not error.name or error.name.partition(".")[0] in ("saobp", "companion"):
             raise
-        extra = "measure" if (sys.argv[1:] if arguments is None else arguments)[:1] == ["inspect"] else "study"
+        extra = (
+            "measure"
+            if (sys.argv[1:] if arguments is None else arguments)[:1] == ["inspect"]
+            else "study"
+        )
         said, code = f"{error.name} is not installed: pip install 'saobp[{extra}]'", 2
     except (OSError, ValueError) as error:
         name, code = getattr(error, "filename", None), 2
@@ -94,9 +110,13 @@ def saobp() -> None:
 @click.option("--images", type=Path, metavar="FOLDER", help="pictures, for a vision model")
 @click.option("--factor", default="high", show_default=True, help="high, low, elemmul or sinkhorn")
 @click.option(
-    "--strength", "strengths", type=float, multiple=True, metavar="λ [λ …]",
+    "--strength",
+    "strengths",
+    type=float,
+    multiple=True,
+    metavar="λ [λ …]",
     help="one or several, as 0.1 0.2 or as an option each (default: the paper's rule, by size)",
-)  # fmt: skip
+)
 @click.option("--samples", type=int, default=16, show_default=True, help="texts that are measured")
 @click.option("--tokens", type=int, default=128, show_default=True, help="longest text")
 @click.option("--out", type=Path, metavar="FOLDER", help="default: inspect-MODEL")

@@ -1,9 +1,11 @@
 """Attention as a graph of tokens: clustering and betweenness (Fig. 2 and 5, Table 1).
 
-The paper names the threshold and 40 nodes and leaves open which nodes, which symmetrisation, which weights.
-Here: the first real tokens or a seeded sample of them; an edge where the weight exceeds the threshold, no
-loops; undirected weights are the mean of both directions unless told otherwise. A node with fewer than two
-neighbours has no clustering coefficient: NaN, left out of means and counted by the caller.
+The paper names the threshold and 40 nodes and leaves open which nodes, which symmetrisation, which
+weights.
+Here: the first real tokens or a seeded sample of them; an edge where the weight exceeds the
+    threshold, no loops; undirected weights are the mean of both directions unless told otherwise. A
+    node with fewer than two neighbours has no clustering coefficient: NaN, left out of means and
+    counted by the caller.
 Source: Lee et al. 2025, Sec. 7; Freeman 1977 (betweenness); Barrat et al. 2004, Onnela et al. 2005,
 Fagiolo 2007 and Clemente and Grassi 2018 (clustering).
 """
@@ -22,7 +24,9 @@ from saobp.equations.checks import check_shape, check_whole, quoted
 try:
     import igraph
 except ModuleNotFoundError:
-    raise ModuleNotFoundError("saobp.measure.graph needs igraph: pip install 'saobp[measure]'", name="igraph") from None
+    raise ModuleNotFoundError(
+        "saobp.measure.graph needs igraph: pip install 'saobp[measure]'", name="igraph"
+    ) from None
 
 JOINED = {"mean": lambda one, other: (one + other) / 2, "max": torch.maximum, "min": torch.minimum}
 SYMMETRIES = (*JOINED,)
@@ -39,11 +43,13 @@ def token_graph(
     symmetry: str = "mean",
     seed: int | None = None,
 ) -> Float[Tensor, "*batch n n"]:
-    """Project attention to weighted adjacency matrices of token graphs; the mask is that of one sample.
+    """Project attention to weighted adjacency matrices of token graphs; the mask is that of one
+    sample.
 
-    Takes the first `nodes` real tokens, or with a seed a random sample of them in their order; all if there
-    are fewer. Entry (i, j) is the weight of the edge from query i to key j, 0 where there is none.
-    `symmetry` joins both directions of an undirected graph: "mean", "max", or "min" (an edge needs both).
+    Takes the first `nodes` real tokens, or with a seed a random sample of them in their order; all
+    if there are fewer. Entry (i, j) is the weight of the edge from query i to key j, 0 where there
+    is none. `symmetry` joins both directions of an undirected graph: "mean", "max", or "min" (an
+    edge needs both).
     Raises ValueError that names the argument.
     """
     check_shape(attention)
@@ -58,22 +64,28 @@ def token_graph(
     return weights.masked_fill((weights <= threshold) | loops, 0.0)
 
 
-def clustering(weights: Float[Tensor, "*batch n n"], kind: str = "barrat") -> Float[Tensor, "*batch n"]:
+def clustering(
+    weights: Float[Tensor, "*batch n n"], kind: str = "barrat"
+) -> Float[Tensor, "*batch n"]:
     """Share of a node's pairs of neighbours that are neighbours of each other, one value a node.
 
-    "binary" counts triangles; "onnela" takes the geometric mean of a triangle's weights over the graph's
-    largest (this is networkx's weighted clustering); "barrat" weighs a triangle by its two edges at the node
-    (the paper's citation). From 0 to 1; NaN where a node has fewer than two neighbours. A symmetric matrix is
-    an undirected graph; of another the directed generalisations are taken (Fagiolo, Clemente and Grassi).
+    "binary" counts triangles; "onnela" takes the geometric mean of a triangle's weights over the
+    graph's largest (this is networkx's weighted clustering); "barrat" weighs a triangle by its two
+    edges at the node (the paper's citation). From 0 to 1; NaN where a node has fewer than two
+    neighbours. A symmetric matrix is an undirected graph; of another the directed generalisations
+    are taken (Fagiolo, Clemente and Grassi).
     """
     _check_weights(weights)
     if kind not in CLUSTERINGS:
         raise ValueError(f"kind must be one of {', '.join(CLUSTERINGS)}, got {quoted(kind)}")
-    weights = weights.masked_fill(torch.eye(weights.shape[-1], dtype=torch.bool, device=weights.device), 0)
+    weights = weights.masked_fill(
+        torch.eye(weights.shape[-1], dtype=torch.bool, device=weights.device), 0
+    )
     edges = torch.where(weights.isnan(), weights, (weights != 0).to(weights.dtype))
     edge = edges
     if kind == "onnela" and weights.numel():
-        largest = weights.amax((-2, -1), keepdim=True)  # 0 in a graph without edges
+        # 0 in a graph without edges
+        largest = weights.amax((-2, -1), keepdim=True)
         edge = (weights / torch.where(largest == 0, 1.0, largest)).pow(1 / 3)
     strength = weights if kind == "barrat" else edges
     around, twice = strength + strength.mT, edge + edge.mT
@@ -88,8 +100,8 @@ def betweenness(
 ) -> Float[Tensor, "*batch n"]:
     """Number of shortest paths through a node, ties shared, not normalised (Freeman 1977).
 
-    From 0 (everybody is a neighbour) to (n-1)(n-2)/2 at the centre of a star, twice that if directed. With
-    `weighted` the length of an edge is 1 / weight; without, 1.
+    From 0 (everybody is a neighbour) to (n-1)(n-2)/2 at the centre of a star, twice that if
+    directed. With `weighted` the length of an edge is 1 / weight; without, 1.
     Raises ValueError if an undirected graph's matrix is not symmetric.
     """
     _check_weights(weights)
@@ -100,8 +112,13 @@ def betweenness(
         edges = (one if directed else one.triu()).nonzero()
         graph = igraph.Graph(n=size, edges=edges.tolist(), directed=directed)
         lengths = (1 / one[edges[:, 0], edges[:, 1]]).tolist() if weighted else None
-        undefined = one.isnan().any()  # all of it, by one weight
-        found.append([math.nan] * size if undefined else graph.betweenness(directed=directed, weights=lengths))
+        # all of it, by one weight
+        undefined = one.isnan().any()
+        found.append(
+            [math.nan] * size
+            if undefined
+            else graph.betweenness(directed=directed, weights=lengths)
+        )
     return torch.tensor(found, dtype=torch.float64).reshape(weights.shape[:-1])
 
 
@@ -112,7 +129,8 @@ def graph_measures(
     *,
     mask: Bool[Tensor, " L"] | None = None,
 ) -> dict[str, Float[Tensor, "*batch"]]:
-    """Mean clustering, in three definitions, and mean betweenness of every matrix as an undirected graph.
+    """Mean clustering, in three definitions, and mean betweenness of every matrix as an undirected
+    graph.
 
     Means are over the nodes where the value is defined; NaN if it is at none.
     """
@@ -130,10 +148,22 @@ def check_threshold(threshold: float, name: str = "threshold") -> None:
 def _check_weights(weights: Tensor) -> None:
     """Refuse what are no weights of edges between nodes."""
     shape = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
-    if not isinstance(weights, Tensor) or weights.dim() < 2 or weights.shape[-1] != weights.shape[-2]:
-        raise ValueError(f"weights must be a tensor (..., n, n), as token_graph returns; got {shape}")
-    if not weights.is_floating_point() or weights.layout != torch.strided or bool((weights < 0).any()):
-        raise ValueError("weights must be a dense floating tensor without negative numbers, as token_graph returns")
+    if (
+        not isinstance(weights, Tensor)
+        or weights.dim() < 2
+        or weights.shape[-1] != weights.shape[-2]
+    ):
+        raise ValueError(
+            f"weights must be a tensor (..., n, n), as token_graph returns; got {shape}"
+        )
+    if (
+        not weights.is_floating_point()
+        or weights.layout != torch.strided
+        or bool((weights < 0).any())
+    ):
+        raise ValueError(
+            "weights must be a dense floating tensor without negative numbers, as token_graph returns"
+        )
 
 
 def _choose(tokens: int, nodes: int, mask: Tensor | None, seed: int | None) -> Tensor:
@@ -143,8 +173,12 @@ def _choose(tokens: int, nodes: int, mask: Tensor | None, seed: int | None) -> T
         check_whole("seed", seed, 0)
         if seed >= 2**63:
             raise ValueError(f"seed must fit 64 bits; got {seed}")
-    if mask is not None and (not isinstance(mask, Tensor) or mask.shape != (tokens,) or mask.dtype != torch.bool):
-        kind = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+    if mask is not None and (
+        not isinstance(mask, Tensor) or mask.shape != (tokens,) or mask.dtype != torch.bool
+    ):
+        kind = (
+            f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+        )
         raise ValueError(f"mask must be a boolean tensor of shape ({tokens},), got {kind}")
     real = torch.arange(tokens) if mask is None else mask.nonzero().squeeze(-1)
     if seed is None:

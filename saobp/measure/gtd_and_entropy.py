@@ -1,10 +1,11 @@
-"""What one attention matrix does: entropy (Eq. 2), global token dependency (Eq. 12-14), sparsity (App. E).
+"""What one attention matrix does: entropy (Eq. 2), global token dependency (Eq. 12-14), sparsity
+(App. E).
 
-Every function takes attention of shape (..., L, L), rows are queries, and an optional boolean mask, (L,) or
-(batch, L), True at real tokens and shared by the heads. Padding is cut, not averaged over: a padded matrix
-and its real block give the same number. A row may sum to less than 1 (its mass lay on tokens that were cut),
-never to more. NaN comes back only where a number is undefined: for a matrix without a real token, and where a
-docstring says so; NaN in, NaN out.
+Every function takes attention of shape (..., L, L), rows are queries, and an optional boolean mask,
+(L,) or (batch, L), True at real tokens and shared by the heads. Padding is cut, not averaged over:
+a padded matrix and its real block give the same number. A row may sum to less than 1 (its mass lay
+on tokens that were cut), never to more. NaN comes back only where a number is undefined: for a
+matrix without a real token, and where a docstring says so; NaN in, NaN out.
 Source: Lee et al. 2025, Sec. 3 and 5, App. B and E; what the number cannot say is in notebook 03.
 """
 
@@ -24,20 +25,25 @@ from saobp.equations.checks import check_whole, quoted
 Mask = Bool[Tensor, "*masks L"] | None
 
 
-def row_entropy(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch L"]:
+def row_entropy(
+    attention: Float[Tensor, "*batch L L"], *, mask: Mask = None
+) -> Float[Tensor, "*batch L"]:
     """Entropy of every query's distribution over keys (Eq. 2, first line).
 
-    Nats, from 0 (one key) to the logarithm of the number of real tokens (uniform); NaN at padded queries.
+    Nats, from 0 (one key) to the logarithm of the number of real tokens (uniform); NaN at padded
+    queries.
     """
     attention, real = padding.cut(attention, mask)
     return (0 - _plogp(attention).sum(-1)).masked_fill(~real, math.nan)
 
 
-def attention_entropy(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch"]:
+def attention_entropy(
+    attention: Float[Tensor, "*batch L L"], *, mask: Mask = None
+) -> Float[Tensor, "*batch"]:
     """Mean entropy of the rows of an attention matrix (Eq. 2, second line).
 
-    Nats, from 0 (every query picks one key) to the logarithm of the number of real tokens (uniform). Its
-    gradient is finite also where an entry is exactly 0.
+    Nats, from 0 (every query picks one key) to the logarithm of the number of real tokens
+    (uniform). Its gradient is finite also where an entry is exactly 0.
     """
     return _entropy(*padding.cut(attention, mask))
 
@@ -55,11 +61,13 @@ def indirect_attention(
 def gtd(
     attention: Float[Tensor, "*batch L L"], beta: float = 0.9, hops: int = 4, *, mask: Mask = None
 ) -> Float[Tensor, "*batch"]:
-    """Global token dependency: the share of multi-hop paths in the squared norm of all paths (Eq. 13).
+    """Global token dependency: the share of multi-hop paths in the squared norm of all paths (Eq.
+    13).
 
-    From s^2 / (L + s^2) up to, never at, 1, with s = beta + ... + beta^(hops-1): high where first hops that
-    spread meet again in one token. Every idempotent matrix (uniform, identity, full sink) gives
-    s^2 / (1 + s^2): the number does not tell collapse from spread, so read it beside the entropy.
+    From s^2 / (L + s^2) up to, never at, 1, with s = beta + ... + beta^(hops-1): high where first
+    hops that spread meet again in one token. Every idempotent matrix (uniform, identity, full sink)
+    gives s^2 / (1 + s^2): the number does not tell collapse from spread, so read it beside the
+    entropy.
     """
     attention, _, _, paths = _paths(attention, beta, hops, mask)
     return _dependency(attention, paths)
@@ -77,21 +85,34 @@ def indirect_entropy(
 
 
 def cross_layer_gtd(
-    layers: Sequence[Float[Tensor, "*batch head L L"]], beta: float = 0.9, hops: int = 4, *, mask: Mask = None
+    layers: Sequence[Float[Tensor, "*batch head L L"]],
+    beta: float = 0.9,
+    hops: int = 4,
+    *,
+    mask: Mask = None,
 ) -> Float[Tensor, "*batch window"]:
-    """GTD over windows of `hops` consecutive layers (Table 6; our reading, the paper gives no formula).
+    """GTD over windows of `hops` consecutive layers (Table 6; our reading, the paper gives no
+    formula).
 
-    The power A^t becomes the product of t consecutive layers' head-mean matrices, later layers on the left;
-    one value for every first layer with `hops` - 1 layers above it. Equal layers give `gtd` of their matrix.
+    The power A^t becomes the product of t consecutive layers' head-mean matrices, later layers on
+    the left; one value for every first layer with `hops` - 1 layers above it. Equal layers give
+    `gtd` of their matrix.
     Raises ValueError if there are fewer layers than `hops`.
     """
     check_paths(beta, hops)
     layers = list(layers)
-    kinds = {(layer.shape, layer.dtype) if isinstance(layer, Tensor) else type(layer).__name__ for layer in layers}
+    kinds = {
+        (layer.shape, layer.dtype) if isinstance(layer, Tensor) else type(layer).__name__
+        for layer in layers
+    }
     if len(kinds) > 1 or any(not isinstance(layer, Tensor) or layer.dim() < 3 for layer in layers):
-        raise ValueError(f"layers must be tensors (..., head, L, L), all alike; got {quoted(kinds)}")
+        raise ValueError(
+            f"layers must be tensors (..., head, L, L), all alike; got {quoted(kinds)}"
+        )
     if len(layers) < hops:
-        raise ValueError(f"layers: {len(layers)} are fewer than hops={hops}; pass hops <= {len(layers)}")
+        raise ValueError(
+            f"layers: {len(layers)} are fewer than hops={hops}; pass hops <= {len(layers)}"
+        )
     means, found = [padding.cut(layer, mask)[0].mean(-3) for layer in layers], []
     for start in range(len(means) - hops + 1):
         product, paths = means[start], torch.zeros_like(means[start])
@@ -105,28 +126,34 @@ def cross_layer_gtd(
 def sparsity(
     attention: Float[Tensor, "*batch L L"], *, threshold: float | None = None, mask: Mask = None
 ) -> Float[Tensor, "*batch"]:
-    """Share of entries below a threshold (App. E, which gives none); None means 1/L with L real tokens.
+    """Share of entries below a threshold (App. E, which gives none); None means 1/L with L real
+    tokens.
 
-    At the default threshold from 0 (uniform) to 1 - 1/L (one key a row). The future of a causal matrix counts
-    as sparse. Entries less than 1e-5 (relatively) under the threshold do not count, so that rounding cannot
-    make uniform attention the sparsest of all.
+    At the default threshold from 0 (uniform) to 1 - 1/L (one key a row). The future of a causal
+    matrix counts as sparse. Entries less than 1e-5 (relatively) under the threshold do not count,
+    so that rounding cannot make uniform attention the sparsest of all.
     """
     number = isinstance(threshold, Real) and not isinstance(threshold, bool)
     if threshold is not None and not (number and 0 < threshold <= 1):
-        raise ValueError(f"threshold must lie in (0, 1] or be None for 1/L, got {quoted(threshold)}")
+        raise ValueError(
+            f"threshold must lie in (0, 1] or be None for 1/L, got {quoted(threshold)}"
+        )
     return _sparsity(*padding.cut(attention, mask), threshold)
 
 
 def hoyer(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch"]:
     """Hoyer's sparsity of the rows, averaged: (sqrt(L) - |a|_1 / |a|_2) / (sqrt(L) - 1).
 
-    From 0 (uniform rows) to 1 (one key a row), without a threshold. NaN with fewer than two real tokens.
+    From 0 (uniform rows) to 1 (one key a row), without a threshold. NaN with fewer than two real
+    tokens.
     Source: Hoyer 2004, Non-negative matrix factorization with sparseness constraints, Sec. 3.1.
     """
     return _hoyer(*padding.cut(attention, mask))
 
 
-def column_mass_maximum(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch"]:
+def column_mass_maximum(
+    attention: Float[Tensor, "*batch L L"], *, mask: Mask = None
+) -> Float[Tensor, "*batch"]:
     """Attention that the most attended token receives: the largest column sum, in queries.
 
     From 1 (every token receives as much as it gives) to the number of real tokens (a full sink).
@@ -134,7 +161,9 @@ def column_mass_maximum(attention: Float[Tensor, "*batch L L"], *, mask: Mask = 
     return _column_mass_maximum(*padding.cut(attention, mask))
 
 
-def idempotence_gap(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch"]:
+def idempotence_gap(
+    attention: Float[Tensor, "*batch L L"], *, mask: Mask = None
+) -> Float[Tensor, "*batch"]:
     """Frobenius norm of A^2 - A: how far a second hop is from repeating the first.
 
     0 for uniform, identity and sink alike, where GTD takes its idempotent value.
@@ -143,7 +172,9 @@ def idempotence_gap(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None
     return _gap(attention, _product(attention, attention), real)
 
 
-def effective_rank(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch"]:
+def effective_rank(
+    attention: Float[Tensor, "*batch L L"], *, mask: Mask = None
+) -> Float[Tensor, "*batch"]:
     """Exponential of the entropy of the normalised singular values.
 
     From 1 (all queries attend alike) to the number of real tokens (a permutation).
@@ -151,7 +182,8 @@ def effective_rank(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None)
     """
     attention, real = padding.cut(attention, mask)
     undefined = ~real.any(-1) | attention.isnan().flatten(-2).any(-1)
-    singular = torch.linalg.svdvals(torch.nan_to_num(attention))  # a NaN would stop the whole batch
+    # a NaN would stop the whole batch
+    singular = torch.linalg.svdvals(torch.nan_to_num(attention))
     share = singular / singular.sum(-1, keepdim=True)
     return _plogp(share).sum(-1).neg().exp().masked_fill(undefined, math.nan)
 
@@ -161,8 +193,8 @@ def measure(
 ) -> dict[str, Float[Tensor, "*batch"]]:
     """Take the cheap diagnostics at once, sharing the matrix powers: all but the effective rank.
 
-    The values are those of the functions of the same name; `entropy` is `attention_entropy`, `sparsity` the
-    share below 1/L and `sparsity_fixed` below 0.01.
+    The values are those of the functions of the same name; `entropy` is `attention_entropy`,
+    `sparsity` the share below 1/L and `sparsity_fixed` below 0.01.
     """
     attention, real, square, paths = _paths(attention, beta, hops, mask)
     return {
@@ -183,14 +215,19 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
         return left @ right
 
 
-def _paths(attention: Tensor, beta: float, hops: int, mask: Mask) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return A with padding cut, real tokens, A^2, and Eq. 12 as G_K = beta A^2 + beta^2 A^2 (A + G_{K-2})."""
+def _paths(
+    attention: Tensor, beta: float, hops: int, mask: Mask
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return A with padding cut, real tokens, A^2, and Eq. 12 as G_K = beta A^2 + beta^2 A^2 (A +
+    G_{K-2}).
+    """
     check_paths(beta, hops)
     attention, real = padding.cut(attention, mask)
     square = _product(attention, attention)
     paths = beta * square if hops % 2 == 0 else torch.zeros_like(square)
     flat = square.flatten(0, -3) if square.dim() > 2 else square.unsqueeze(0)
-    for _ in range((hops - 1) // 2):  # half the products of the plain power sum
+    # half the products of the plain power sum
+    for _ in range((hops - 1) // 2):
         inner = (attention + paths).reshape(flat.shape)
         with torch.autocast(flat.device.type, enabled=False):
             paths = torch.baddbmm(flat, flat, inner, beta=beta, alpha=beta**2).reshape(square.shape)
@@ -199,7 +236,9 @@ def _paths(attention: Tensor, beta: float, hops: int, mask: Mask) -> tuple[Tenso
 
 def _dependency(direct: Tensor, indirect: Tensor) -> Tensor:
     """Put the two squared norms into Eq. 13."""
-    direct, indirect = (torch.linalg.vector_norm(one, dim=(-2, -1)).square() for one in (direct, indirect))
+    direct, indirect = (
+        torch.linalg.vector_norm(one, dim=(-2, -1)).square() for one in (direct, indirect)
+    )
     return indirect / (direct + indirect)
 
 
@@ -217,7 +256,8 @@ def _sparsity(attention: Tensor, real: Tensor, threshold: float | None) -> Tenso
     count = padding.count(real, attention)
     bound = (1 / count if threshold is None else torch.full_like(count, threshold)) * (1 - 1e-5)
     below = (attention < bound[..., None, None]).sum((-2, -1), dtype=torch.int32)
-    below = below - attention.shape[-1] ** 2  # padding is below, too
+    # padding is below, too
+    below = below - attention.shape[-1] ** 2
     share = (below + count.square()) / count.square()
     return share.masked_fill(attention.sum((-2, -1)).isnan(), math.nan)
 
@@ -238,7 +278,9 @@ def _gap(attention: Tensor, square: Tensor, real: Tensor) -> Tensor:
 
 
 def _plogp(probabilities: Tensor) -> Tensor:
-    """p log p with 0 log 0 = 0 and a finite slope there (torch.special.entr has an infinite one)."""
+    """p log p with 0 log 0 = 0 and a finite slope there (torch.special.entr has an infinite
+    one).
+    """
     return probabilities * probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
 
 

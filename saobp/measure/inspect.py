@@ -1,7 +1,8 @@
 """What attention does in a model, and what one step of the refinement would do to it.
 
-Every layer is measured in the plain model, and its maps are refined on their own (Eq. 11): what a refined layer would
-hand to the next one is not followed. The perplexities alone are those of the model with the refinement in every layer.
+Every layer is measured in the plain model, and its maps are refined on their own (Eq. 11): what a
+refined layer would hand to the next one is not followed. The perplexities alone are those of the
+model with the refinement in every layer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ from tqdm.auto import tqdm
 from saobp.equations.checks import check_whole, quoted
 from saobp.fused.workers import side_by_side
 from saobp.measure import gtd_and_entropy
-from saobp.measure.inspection.maps import Sample, encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
+from saobp.measure.inspection.maps import (
+    Sample,
+    encoded,
+    is_causal,
+    maps_of,
+    one_step,
+    patch_labels,
+    plain_copy,
+)
 from saobp.measure.streams import StreamedBootstrap
 from saobp.models.supported import refuse
 
@@ -37,14 +46,18 @@ MEASURES = {
     "sparsity": "sparsity",
     "moved": "total variation",
 }
-"""Measures by name, as in `saobp.measure.gtd_and_entropy`, and their titles; `moved` is the total variation from the softmax."""
+"""Measures by name, as in `saobp.measure.gtd_and_entropy`, and their titles; `moved` is the total
+variation from the softmax.
+"""
 
 FACTORS = ("high", "low", "elemmul", "sinkhorn")
 CURVE = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Strengths at which the curves are taken, besides those asked for."""
 
 MINI = 0.2, 11.17e6
-"""Strength and parameters of the paper's BERT-Mini, from which Sec. 6 scales the strength of other sizes."""
+"""Strength and parameters of the paper's BERT-Mini, from which Sec. 6 scales the strength of other
+sizes.
+"""
 
 
 @dataclass
@@ -52,12 +65,17 @@ class Inspection:
     """What `examine` found: means over texts, and their bootstrap draws."""
 
     factor: str
-    strengths: tuple[float, ...]  # asked for; the first is the one in the table
-    grid: tuple[float, ...]  # at which everything was measured, 0 first: plain attention
+    # asked for; the first is the one in the table
+    strengths: tuple[float, ...]
+    # at which everything was measured, 0 first: plain attention
+    grid: tuple[float, ...]
     causal: bool
-    values: StreamedBootstrap  # of (strength, measure, layer, head)
+    # of (strength, measure, layer, head)
+    values: StreamedBootstrap
     tokens: int = 0
-    holders: dict[tuple[int, str], np.ndarray] = field(default_factory=lambda: defaultdict(lambda: np.zeros(3)))
+    holders: dict[tuple[int, str], np.ndarray] = field(
+        default_factory=lambda: defaultdict(lambda: np.zeros(3))
+    )
     predictions: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -70,9 +88,11 @@ class Inspection:
         return dict(zip(MEASURES, self.values.mean()[self.grid.index(strength)]))
 
     def sinks(self, layer: int | None = None) -> list[dict[str, Any]]:
-        """Return the tokens that hold largest columns, most frequent first, of one layer (from 1) or of all.
+        """Return the tokens that hold largest columns, most frequent first, of one layer (from 1)
+        or of all.
 
-        `share` is that of all (text, head) pairs; `before` and `after` are mean sums of the column, in queries.
+        `share` is that of all (text, head) pairs; `before` and `after` are mean sums of the column,
+        in queries.
         """
         found: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(3))
         for (place, token), counted in self.holders.items():
@@ -86,7 +106,8 @@ class Inspection:
         ]
 
     def table(self) -> pandas.DataFrame:
-        """Return one row per strength asked for, layer, head and measure; head is missing in the means over heads.
+        """Return one row per strength asked for, layer, head and measure; head is missing in the
+        means over heads.
 
         Columns before, after, change and its 95 % bootstrap interval over texts, low and high.
         """
@@ -96,17 +117,31 @@ class Inspection:
         for strength in self.strengths:
             at = self.grid.index(strength)
             for heads in (False, True):
-                average = (lambda found: found) if heads else (lambda found: found.mean(-1, keepdims=True))
+                average = (
+                    (lambda found: found)
+                    if heads
+                    else (lambda found: found.mean(-1, keepdims=True))
+                )
                 before, after = average(self.values.mean()[0]), average(self.values.mean()[at])
-                low, high = self.values.interval(lambda found, at=at, of=average: of(found[at] - found[0]))
+                low, high = self.values.interval(
+                    lambda found, at=at, of=average: of(found[at] - found[0])
+                )
                 for m, layer, head in np.ndindex(before.shape):
                     place = (m, layer, head)
-                    rows.append({
-                        "factor": self.factor, "strength": strength, "layer": layer + 1,
-                        "head": head + 1 if heads else pandas.NA, "measure": list(MEASURES)[m],
-                        "before": before[place], "after": after[place], "change": after[place] - before[place],
-                        "low": low[place], "high": high[place],
-                    })  # fmt: skip
+                    rows.append(
+                        {
+                            "factor": self.factor,
+                            "strength": strength,
+                            "layer": layer + 1,
+                            "head": head + 1 if heads else pandas.NA,
+                            "measure": list(MEASURES)[m],
+                            "before": before[place],
+                            "after": after[place],
+                            "change": after[place] - before[place],
+                            "low": low[place],
+                            "high": high[place],
+                        }
+                    )
         return pandas.DataFrame(rows).astype({"head": "Int64"})
 
 
@@ -120,24 +155,29 @@ def inspect(
     samples: int = 16,
     tokens: int = 128,
 ) -> pandas.DataFrame:
-    """Measure attention before and after one step of the refinement, per layer and head (Eq. 2, 11-14).
+    """Measure attention before and after one step of the refinement, per layer and head (Eq. 2,
+    11-14).
 
-    The model is not changed. Every layer's maps are refined on their own, see `saobp.measure.inspect`.
+    The model is not changed. Every layer's maps are refined on their own, see
+    `saobp.measure.inspect`.
 
     Args:
         model: A transformers model that `saobp.apply` serves, an encoder or a decoder.
         tokenizer: Its tokenizer; of a vision model its image processor.
         texts: Texts, at most `samples` of them are read; of a vision model pictures.
         factor: "high", "low", "elemmul" or "sinkhorn".
-        strengths: The paper's lambda in nats, one or several; None is the paper's rule, see `strength_for`.
+        strengths: The paper's lambda in nats, one or several; None is the paper's rule, see
+            `strength_for`.
         tokens: Longest sequence; what follows is cut.
 
     Returns:
-        One row per strength, layer, head (missing: the mean over heads) and measure, with before, after, change, and
-        the change's 95 % bootstrap interval over texts (low, high). Entropies in nats, largest column sum in queries.
+        One row per strength, layer, head (missing: the mean over heads) and measure, with before,
+        after, change, and the change's 95 % bootstrap interval over texts (low, high). Entropies in
+        nats, largest column sum in queries.
 
     Raises:
-        ValueError: One line that names the argument, or the model if `saobp.apply` does not serve it.
+        ValueError: One line that names the argument, or the model if `saobp.apply` does not serve
+            it.
 
     Source: Lee et al. 2025, Eq. 2, 7-16.
     """
@@ -157,7 +197,9 @@ def examine(
     curve: Sequence[float] = CURVE,
     progress: bool = False,
 ) -> Inspection:
-    """Do what `inspect` does and return all that was found: also sinks by token, and measures along a `curve`."""
+    """Do what `inspect` does and return all that was found: also sinks by token, and measures along
+    a `curve`.
+    """
     check(factor, strengths, samples, tokens)
     refuse(model)
     asked = _several(strength_for(model) if strengths is None else strengths)
@@ -166,14 +208,18 @@ def examine(
     found = Inspection(factor, asked, grid, is_causal(plain), StreamedBootstrap())
     chosen = itertools.islice(encoded(plain, tokenizer, texts, tokens), samples)
     if (first := next(chosen, None)) is None:
-        raise ValueError("text: no text of two tokens or more; attention between tokens needs at least two")
+        raise ValueError(
+            "text: no text of two tokens or more; attention between tokens needs at least two"
+        )
     chosen = itertools.chain([first], chosen)
     for sample in tqdm(chosen, total=samples, unit="text", desc="attention", disable=not progress):
         _measure(found, plain, sample)
     return found
 
 
-def check(factor: str, strengths: float | Sequence[float] | None, samples: int, tokens: int) -> None:
+def check(
+    factor: str, strengths: float | Sequence[float] | None, samples: int, tokens: int
+) -> None:
     """Refuse what cannot be inspected, whatever the model, with a ValueError of one line."""
     if factor not in FACTORS:
         raise ValueError(f"factor must be one of {', '.join(FACTORS)}; got {quoted(factor)}")
@@ -187,17 +233,24 @@ def check(factor: str, strengths: float | Sequence[float] | None, samples: int, 
 
 def _several(strengths: float | Sequence[float]) -> tuple[float, ...]:
     """Return one strength or several, each once, in the order given; ValueError for none."""
-    strengths = strengths.tolist() if hasattr(strengths, "tolist") else strengths  # an array or a tensor
-    several = tuple(strengths) if isinstance(strengths, Sequence) and not isinstance(strengths, str) else (strengths,)
+    # an array or a tensor
+    strengths = strengths.tolist() if hasattr(strengths, "tolist") else strengths
+    several = (
+        tuple(strengths)
+        if isinstance(strengths, Sequence) and not isinstance(strengths, str)
+        else (strengths,)
+    )
     if not several:
         raise ValueError("strengths must hold one at least; None takes the paper's rule")
     return tuple(dict.fromkeys(several))
 
 
 def strength_for(model: nn.Module) -> float:
-    """Return the paper's strength for a model's size: 0.2 times 11.17 M over its parameters (Sec. 6), one digit.
+    """Return the paper's strength for a model's size: 0.2 times 11.17 M over its parameters (Sec.
+    6), one digit.
 
-    The paper's own 0.08 and 0.05 for its larger sizes follow. Smaller models get 0.2, the most that the paper uses.
+    The paper's own 0.08 and 0.05 for its larger sizes follow. Smaller models get 0.2, the most that
+    the paper uses.
     """
     strength, parameters = MINI
     count = sum(parameter.numel() for parameter in model.parameters())
@@ -207,17 +260,21 @@ def strength_for(model: nn.Module) -> float:
 def _measure(found: Inspection, model: nn.Module, sample: Sample) -> None:
     """Measure one sample's maps at every strength and note which token holds the largest column."""
     layers = maps_of(model, sample)
-    if not any(bool(layer.triu(1).any()) for layer in layers):  # the masks of CLIP are causal, its modules are not
+    # the masks of CLIP are causal, its modules are not
+    if not any(bool(layer.triu(1).any()) for layer in layers):
         found.causal = True
     values = np.empty((len(found.grid), len(MEASURES), len(layers), len(layers[0])))
     labels = sample.labels or patch_labels(layers[0].shape[-1])
-    labels = ["first token", *labels[1:]] if found.causal else labels  # where a decoder's sink is, whatever the word
+    # where a decoder's sink is, whatever the word
+    labels = ["first token", *labels[1:]] if found.causal else labels
 
     def measure_layer(layer: int) -> None:
         maps = layers[layer]
         for at, strength in enumerate(found.grid):
             refined = one_step(maps, found.factor, strength, found.causal)
-            taken = gtd_and_entropy.measure(refined) | {"moved": (refined - maps).abs().sum(-1).mean(-1) / 2}
+            taken = gtd_and_entropy.measure(refined) | {
+                "moved": (refined - maps).abs().sum(-1).mean(-1) / 2
+            }
             values[at, :, layer] = torch.stack([taken[name] for name in MEASURES]).cpu().numpy()
 
     side_by_side(measure_layer, [(layer,) for layer in range(len(layers))])
@@ -225,6 +282,10 @@ def _measure(found: Inspection, model: nn.Module, sample: Sample) -> None:
         refined = one_step(maps, found.factor, found.strengths[0], found.causal)
         before, after = maps.sum(-2).cpu(), refined.sum(-2).cpu()
         for head, key in enumerate(before.argmax(-1).tolist()):
-            found.holders[layer, labels[key]] += (1, before[head, key].item(), after[head, key].item())
+            found.holders[layer, labels[key]] += (
+                1,
+                before[head, key].item(),
+                after[head, key].item(),
+            )
     found.values.add(values)
     found.tokens += len(labels)

@@ -1,4 +1,6 @@
-"""What the attention maps of one batch say: the columns of a capture's table, and what its summary needs of them."""
+"""What the attention maps of one batch say: the columns of a capture's table, and what its summary
+needs of them.
+"""
 
 from __future__ import annotations
 
@@ -27,28 +29,40 @@ class Plan:
 
     beta: float
     hops: int
-    graph_nodes: int  # of the token graphs; 0: none
+    # of the token graphs; 0: none
+    graph_nodes: int
     graph_threshold: float
-    spectrum: bool  # effective rank, by far the dearest number
-    keep_maps: int  # so many first samples' matrices are kept whole
+    # effective rank, by far the dearest number
+    spectrum: bool
+    # so many first samples' matrices are kept whole
+    keep_maps: int
 
 
 def token_classes(tokenizer: Any) -> tuple[tuple[str, ...], Int[Tensor, " vocabulary"]]:
     """Sort a vocabulary into [CLS], [SEP], punctuation and content.
 
-    Without a [CLS] in the vocabulary the first class is "first": the first real token of a sequence, where
-    decoders keep their sink. Returns the classes' names and the class of every token id.
+    Without a [CLS] in the vocabulary the first class is "first": the first real token of a
+    sequence, where decoders keep their sink. Returns the classes' names and the class of every
+    token id.
     """
     if not hasattr(tokenizer, "batch_decode"):
-        raise ValueError(f"tokenizer must be the model's tokenizer, or None; got {type(tokenizer).__name__}")
+        raise ValueError(
+            f"tokenizer must be the model's tokenizer, or None; got {type(tokenizer).__name__}"
+        )
     names = ("first" if tokenizer.cls_token_id is None else "cls", "sep", "punctuation", "content")
-    words = tokenizer.batch_decode([[one] for one in range(len(tokenizer))])  # not as a tokenizer of bytes spells them
+    # not as a tokenizer of bytes spells them
+    words = tokenizer.batch_decode([[one] for one in range(len(tokenizer))])
     classes = torch.full((len(words),), 3)
     for index, word in enumerate(words):
         bare = word.strip().removeprefix("##")
-        if bare and all(unicodedata.category(sign)[0] in "PS" and sign != "\ufffd" for sign in bare):
-            classes[index] = 2  # a part of a letter, which no text spells, is no sign
-    separator = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+        if bare and all(
+            unicodedata.category(sign)[0] in "PS" and sign != "\ufffd" for sign in bare
+        ):
+            # a part of a letter, which no text spells, is no sign
+            classes[index] = 2
+    separator = (
+        tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+    )
     for index, special in ((1, separator), (0, tokenizer.cls_token_id)):
         if special is not None:
             classes[special] = index
@@ -60,29 +74,46 @@ def measured(
 ) -> tuple[dict[str, np.ndarray], Tally]:
     """Measure all maps of one batch: columns of the table, and what the summary needs of them."""
     if classes and "input_ids" not in batch:
-        raise ValueError("tokenizer: the batches hold no input_ids, so there are no classes of tokens")
+        raise ValueError(
+            "tokenizer: the batches hold no input_ids, so there are no classes of tokens"
+        )
     layers = attend(batch)
     shape, device = (size(batch), layers[0][0].shape[-1]), layers[0][0].device
     mask = batch.get("attention_mask", torch.ones(shape)).to(device).bool()
-    tokens = batch.get("input_ids", torch.arange(shape[1]).expand(shape))  # patches have their place for a name
+    # patches have their place for a name
+    tokens = batch.get("input_ids", torch.arange(shape[1]).expand(shape))
     groups = _grouped(tokens.to(device), mask, classes) if classes else {}
     pairs = [_pair(raw, refined, mask, plan, groups) for raw, refined in layers]
     joined = {name: torch.stack([pair[name] for pair in pairs]) for name in pairs[0]}
-    values = {name: value.permute(2, 0, 3, 1).double().cpu().numpy() for name, value in joined.items()}
+    values = {
+        name: value.permute(2, 0, 3, 1).double().cpu().numpy() for name, value in joined.items()
+    }
     for sample in range(min(len(mask), plan.keep_maps - first)):
         _keep(parts, first + sample, layers, mask[sample], tokens[sample], sample)
     tally = Tally(len(mask), int(mask.sum()))
-    for name, value in values.items():  # (sample, layer, head, matrix), the order of the table's rows
+    # (sample, layer, head, matrix), the order of the table's rows
+    for name, value in values.items():
         tally.add(name, np.moveaxis(value, -1, 0))
     tally.sums[POSITIONS], tally.counts[POSITIONS] = _positional(layers, mask)
     if len(layers) >= plan.hops:
-        crossed = [gtd_and_entropy.cross_layer_gtd(maps, plan.beta, plan.hops, mask=mask) for maps in zip(*layers)]
+        crossed = [
+            gtd_and_entropy.cross_layer_gtd(maps, plan.beta, plan.hops, mask=mask)
+            for maps in zip(*layers)
+        ]
         tally.add("cross_layer_gtd", torch.stack(crossed).double().cpu().numpy())
-    return {"sample": np.arange(first, first + len(mask)), "tokens": mask.sum(-1).cpu().numpy(), **values}, tally
+    return {
+        "sample": np.arange(first, first + len(mask)),
+        "tokens": mask.sum(-1).cpu().numpy(),
+        **values,
+    }, tally
 
 
 def _pair(
-    raw: Tensor, refined: Tensor, mask: Bool[Tensor, "batch L"], plan: Plan, groups: dict[str, Tensor]
+    raw: Tensor,
+    refined: Tensor,
+    mask: Bool[Tensor, "batch L"],
+    plan: Plan,
+    groups: dict[str, Tensor],
 ) -> dict[str, Float[Tensor, "matrix batch head"]]:
     """Measure both matrices of one layer; a plain model's are one, measured once."""
     both = [
@@ -90,7 +121,9 @@ def _pair(
         for matrix in ((raw,) if raw.data_ptr() == refined.data_ptr() else (raw, refined))
     ]
     found = {name: torch.stack([both[0][name], both[-1][name]]) for name in both[0]}
-    distance = (refined.float() - raw.float()).abs().sum(-1).masked_fill(~mask[:, None], 0.0).sum(-1) / 2
+    distance = (refined.float() - raw.float()).abs().sum(-1).masked_fill(~mask[:, None], 0.0).sum(
+        -1
+    ) / 2
     moved = distance / mask.sum(-1, keepdim=True)
     return found | {"moved": torch.stack([torch.zeros_like(moved), moved])}
 
@@ -102,7 +135,9 @@ def _one(
     attention = widened(attention).masked_fill(~mask[:, None, :, None], 0.0)
     mass = attention.masked_fill(~mask[:, None, None], 0.0).sum(-2)
     if ((mass.sum(-1) / mask.sum(-1, keepdim=True) - 1).abs() > 0.01).any():
-        raise ValueError("model: its attention gives mass to padding, or does not sum to 1 over the real keys")
+        raise ValueError(
+            "model: its attention gives mass to padding, or does not sum to 1 over the real keys"
+        )
     found = gtd_and_entropy.measure(attention, plan.beta, plan.hops, mask=mask)
     if plan.spectrum:
         found["effective_rank"] = gtd_and_entropy.effective_rank(attention, mask=mask)
@@ -111,7 +146,9 @@ def _one(
     if plan.graph_nodes:
         size = {"nodes": plan.graph_nodes, "threshold": plan.graph_threshold}
         graphs = [graph_measures(maps, mask=real, **size) for maps, real in zip(attention, mask)]
-        found |= {name: torch.stack([one[name].to(mask.device) for one in graphs]) for name in graphs[0]}
+        found |= {
+            name: torch.stack([one[name].to(mask.device) for one in graphs]) for name in graphs[0]
+        }
     return found
 
 
@@ -119,14 +156,17 @@ def _grouped(tokens: Tensor, mask: Tensor, classes: Any) -> dict[str, Bool[Tenso
     """Say for every class which keys belong to it."""
     names, table = classes
     table = torch.cat([table, torch.full((1,), len(names) - 1)]).to(tokens.device)
-    kind = table[tokens.clamp_max(len(table) - 1)]  # ids beyond the vocabulary are content
+    # ids beyond the vocabulary are content
+    kind = table[tokens.clamp_max(len(table) - 1)]
     if names[0] == "first":
         kind = kind.masked_fill((mask.cumsum(-1) == 1) & mask, 0)
     return {f"mass_{name}": kind == index for index, name in enumerate(names)}
 
 
 def _positional(layers: list[tuple[Tensor, Tensor]], mask: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Return sums (matrix, layer, position) of row entropies, heads averaged, and how many rows each has."""
+    """Return sums (matrix, layer, position) of row entropies, heads averaged, and how many rows
+    each has.
+    """
     place = (mask.cumsum(-1) - 1)[mask]
     sums = torch.zeros(len(MATRICES), len(layers), mask.shape[-1], dtype=torch.float64)
     counts = torch.zeros_like(sums)
@@ -138,7 +178,9 @@ def _positional(layers: list[tuple[Tensor, Tensor]], mask: Tensor) -> tuple[np.n
     return sums.numpy(), counts.numpy()
 
 
-def _keep(parts: Parts, sample: int, layers: list, mask: Tensor, tokens: Tensor, index: int) -> None:
+def _keep(
+    parts: Parts, sample: int, layers: list, mask: Tensor, tokens: Tensor, index: int
+) -> None:
     """Put one sample's maps aside, padding cut: (layer, head, L, L)."""
     maps = {}
     for name, matrices in zip(MATRICES, zip(*layers)):

@@ -1,4 +1,6 @@
-"""Real English text that comes with the package, so that a model's attention can be measured without any data set."""
+"""Real English text that comes with the package, so that a model's attention can be measured
+without any data set.
+"""
 
 from importlib.resources import files
 from numbers import Integral
@@ -13,7 +15,17 @@ def prose(paragraphs: int | None = None) -> list[str]:
     Raises ValueError if `paragraphs` is no whole number between 1 and 300.
     Source: data/README.md names where the text was taken from.
     """
-    found = files("saobp.measure").joinpath("prose.txt").read_text(encoding="utf-8").rstrip().split("\n\n")
-    if paragraphs is not None and not (isinstance(paragraphs, Integral) and 1 <= paragraphs <= len(found)):
-        raise ValueError(f"paragraphs must be a whole number between 1 and {len(found)}, got {quoted(paragraphs)}")
+    found = (
+        files("saobp.measure")
+        .joinpath("prose.txt")
+        .read_text(encoding="utf-8")
+        .rstrip()
+        .split("\n\n")
+    )
+    if paragraphs is not None and not (
+        isinstance(paragraphs, Integral) and 1 <= paragraphs <= len(found)
+    ):
+        raise ValueError(
+            f"paragraphs must be a whole number between 1 and {len(found)}, got {quoted(paragraphs)}"
+        )
     return found[:paragraphs]

@@ -1,4 +1,6 @@
-"""Sums over a stream of samples, in memory that does not depend on their number: of a capture, and with a bootstrap."""
+"""Sums over a stream of samples, in memory that does not depend on their number: of a capture, and
+with a bootstrap.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ Values = Float[np.ndarray, "*shape"]
 class StreamedBootstrap:
     """Mean and percentile intervals of arrays that come one sample at a time.
 
-    Each draw weighs each sample by a Poisson(1) number, as drawing with replacement does in the limit of many samples,
-    so that only one weighted sum per draw is kept.
+    Each draw weighs each sample by a Poisson(1) number, as drawing with replacement does in the
+    limit of many samples, so that only one weighted sum per draw is kept.
     Source: Chamandy et al. 2012, Estimating uncertainty for massive data streams.
     """
 
@@ -42,17 +44,25 @@ class StreamedBootstrap:
         return np.asarray(self.total / self.samples)
 
     def interval(self, statistic=lambda values: values) -> tuple[Values, Values]:
-        """Return the 95 % percentile interval of a statistic of the mean; NaN with fewer than two samples."""
+        """Return the 95 % percentile interval of a statistic of the mean; NaN with fewer than two
+        samples.
+        """
         drawn = self.weights > 0
         means = self.sums[drawn] / self.weights[drawn, None]
         draws = [statistic(one.reshape(np.shape(self.total))) for one in means]
         low, high = np.quantile(draws, [0.025, 0.975], axis=0)
-        return (low, high) if self.samples > 1 else (np.full_like(low, np.nan), np.full_like(high, np.nan))
+        return (
+            (low, high)
+            if self.samples > 1
+            else (np.full_like(low, np.nan), np.full_like(high, np.nan))
+        )
 
 
 @dataclass
 class Tally:
-    """Running sums and numbers of defined values in them: (matrix, layer, head) unless named otherwise."""
+    """Running sums and numbers of defined values in them: (matrix, layer, head) unless named
+    otherwise.
+    """
 
     samples: int = 0
     tokens: int = 0
@@ -77,7 +87,10 @@ class Tally:
 
     def to_json(self) -> dict[str, Any]:
         """Write the tally as plain lists and numbers."""
-        arrays = {key: {k: v.tolist() for k, v in getattr(self, key).items()} for key in ("sums", "counts")}
+        arrays = {
+            key: {k: v.tolist() for k, v in getattr(self, key).items()}
+            for key in ("sums", "counts")
+        }
         return {"samples": self.samples, "tokens": self.tokens, **arrays}
 
     @classmethod

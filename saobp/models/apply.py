@@ -1,4 +1,6 @@
-"""Make any transformers model refine its self-attention, and keep it so through saving and loading."""
+"""Make any transformers model refine its self-attention, and keep it so through saving and
+loading.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,26 +28,32 @@ def apply(
 ) -> nn.Module:
     """Refine every self-attention of a transformers model (Eq. 11), in place, and return the model.
 
-    Under any mask a query receives messages from the rows that it may look at, or from all where looking is mutual.
-    Cross-attention stays plain, and so does the decoder of an encoder-decoder; a warning names self-attention that
-    cannot be reached and stays plain. The options go into `model.config.saobp` (the config becomes the model's own
-    copy), so that `save_pretrained` and `from_pretrained` keep them where saobp is imported; transformers alone loads
-    such a checkpoint as plain attention and says nothing. A model that is refined already starts over, with learned
-    strengths at `strength`. The `save_pretrained` of a PEFT model writes its adapter alone, without the refinement: a
-    warning says so.
+    Under any mask a query receives messages from the rows that it may look at, or from all where
+    looking is mutual. Cross-attention stays plain, and so does the decoder of an encoder-decoder; a
+    warning names self-attention that cannot be reached and stays plain. The options go into
+    `model.config.saobp` (the config becomes the model's own copy), so that `save_pretrained` and
+    `from_pretrained` keep them where saobp is imported; transformers alone loads such a checkpoint
+    as plain attention and says nothing. A model that is refined already starts over, with learned
+    strengths at `strength`. The `save_pretrained` of a PEFT model writes its adapter alone, without
+    the refinement: a warning says so.
 
     Args:
-        model: A transformers v5 model whose attention goes through transformers' attention interface.
-        factor: As for `saobp.refine`; "none" is plain attention, exactly as `sdpa` computes it (in half precision
+        model: A transformers v5 model whose attention goes through transformers' attention
+            interface.
+        factor: As for `saobp.refine`; "none" is plain attention, exactly as `sdpa` computes it (in
+            half precision
             with gradients: in float32, rounded once, as the others are).
         strength: The paper's lambda in nats, a number or one a head.
         exclude_self: Leave a row's own message out (Algorithm 1); False is Eq. 11 as printed.
-        learn: "head" or "layer" makes the strength a parameter, the softplus of an offset that starts at
+        learn: "head" or "layer" makes the strength a parameter, the softplus of an offset that
+            starts at
             `strength` and that weight decay pulls back there; None keeps it fixed.
         steps: Rounds of messages.
         damping: Share of the old belief that a round keeps, in [0, 1).
-        messages: Of a causal model: those of "earlier" rows (App. C), or of "all" rows, which LEAKS the
-            future into the past: the suspected reading of the paper's perplexities, to study and not to use.
+        messages: Of a causal model: those of "earlier" rows (App. C), or of "all" rows, which LEAKS
+            the
+            future into the past: the suspected reading of the paper's perplexities, to study and
+            not to use.
 
     Raises:
         ValueError: One line that names the argument, or the model if it cannot be served exactly.
@@ -63,7 +71,8 @@ def put_on(model: nn.Module, options: Options) -> nn.Module:
     """Refine a model that is served, in place of any refinement before, and return it."""
     modules = self_attention_modules(model)
     refinements = [Refinement(options, module) for module in modules]
-    from saobp.models import interface  # here, as it loads the heavy part of transformers
+    # here, as it loads the heavy part of transformers
+    from saobp.models import interface
 
     interface.detach(model)
     for module, refinement in zip(modules, refinements):
@@ -76,7 +85,9 @@ def put_on(model: nn.Module, options: Options) -> nn.Module:
 def apply_saved(model: nn.Module, options: dict[str, Any]) -> None:
     """Apply the options of a config's field `saobp`; ValueError if they are not ours."""
     if not isinstance(options, dict):
-        raise ValueError(f"config.saobp: must be the options of saobp.apply by name; got {quoted(options)}")
+        raise ValueError(
+            f"config.saobp: must be the options of saobp.apply by name; got {quoted(options)}"
+        )
     unknown = set(options) - {field.name for field in fields(Options)}
     if unknown:
         raise ValueError(
@@ -87,15 +98,22 @@ def apply_saved(model: nn.Module, options: dict[str, Any]) -> None:
         raise ValueError(
             f"config.saobp: no factor {quoted(factor)} is known; saobp.register_factor comes before loading"
         )
-    if self_attention_modules(model):  # parts that stay plain are built from the same config
+    # parts that stay plain are built from the same config
+    if self_attention_modules(model):
         options = Options(**options)
         refuse(model)
         put_on(model, options)
 
 
 def field_to_save(model: nn.Module) -> dict[str, Any] | None:
-    """Return what the config must say for the model to be loaded as it is; ValueError if no config can say it."""
-    refined = {module: module._modules[NAME].options for module in model.modules() if NAME in module._modules}
+    """Return what the config must say for the model to be loaded as it is; ValueError if no config
+    can say it.
+    """
+    refined = {
+        module: module._modules[NAME].options
+        for module in model.modules()
+        if NAME in module._modules
+    }
     options = set(refined.values())
     if refined and (len(options) > 1 or refined.keys() != set(self_attention_modules(model))):
         raise ValueError(
@@ -107,17 +125,23 @@ def field_to_save(model: nn.Module) -> dict[str, Any] | None:
 
 @contextmanager
 def raw_attentions(model: nn.Module) -> Iterator[list[tuple[Tensor, Tensor] | None]]:
-    """See what `apply` does to a model: inside, each forward pass leaves its attention matrices in the list.
+    """See what `apply` does to a model: inside, each forward pass leaves its attention matrices in
+    the list.
 
-    The list holds for each call of a refined module in the last forward pass, in the order of the calls, the pair
-    (raw, refined): (batch, head, query, key), float32 or better, before dropout, without gradient. A module that
-    stands in several layers, as in ALBERT, is called as often. With factor "none" the two are equal. Passes of other
-    threads are not seen. Raises ValueError if the model was never given to `apply`.
+    The list holds for each call of a refined module in the last forward pass, in the order of the
+    calls, the pair (raw, refined): (batch, head, query, key), float32 or better, before dropout,
+    without gradient. A module that stands in several layers, as in ALBERT, is called as often. With
+    factor "none" the two are equal. Passes of other threads are not seen. Raises ValueError if the
+    model was never given to `apply`.
     """
     refinements = [module for module in model.modules() if isinstance(module, Refinement)]
     if not refinements:
-        raise ValueError('model: not refined; saobp.apply(model, "none") makes plain attention visible')
+        raise ValueError(
+            'model: not refined; saobp.apply(model, "none") makes plain attention visible'
+        )
     watch = Watch(refinements)
-    models = [part for part in model.modules() if part is model or hasattr(part, "get_input_embeddings")]
+    models = [
+        part for part in model.modules() if part is model or hasattr(part, "get_input_embeddings")
+    ]
     with watch.over(models):
         yield watch.pairs

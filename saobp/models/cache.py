@@ -1,9 +1,11 @@
-"""Column sums beside the keys and values of a decoder, so that a cached step equals the full forward.
+"""Column sums beside the keys and values of a decoder, so that a cached step equals the full
+forward.
 
-In a causal model row j receives messages from the rows before it (App. C): one sum of messages per key and head.
-That sum belongs to the cache, and is reordered, cropped, repeated and selected with the keys. A crop needs more than
-the sum, because what the cropped rows said must be taken back: the layer keeps the sums as they were at a few
-marks and the queries since the oldest of them, and says again what lies between a mark and the new end.
+In a causal model row j receives messages from the rows before it (App. C): one sum of messages per
+key and head. That sum belongs to the cache, and is reordered, cropped, repeated and selected with
+the keys. A crop needs more than the sum, because what the cropped rows said must be taken back: the
+layer keeps the sums as they were at a few marks and the queries since the oldest of them, and says
+again what lies between a mark and the new end.
 """
 
 from collections.abc import Callable
@@ -12,7 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer, EncoderDecoderCache
+from transformers.cache_utils import (
+    Cache,
+    DynamicCache,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    EncoderDecoderCache,
+)
 
 from saobp.fused.scores import allowed_pairs, real_queries, up_to_themselves
 
@@ -29,9 +37,9 @@ CARRIED = ("high", "low")
 class RefinedLayer(DynamicLayer):
     """Keys and values of one layer, and what the rows so far have said about each key.
 
-    `sums` holds for each round of messages the column sums (batch, head, 1, key) in nats of the rows before
-    `said`; `real` which of those rows are tokens; `marks` the sums as they were at earlier positions; `queries`
-    and `mask` the rows from the oldest mark to the end.
+    `sums` holds for each round of messages the column sums (batch, head, 1, key) in nats of the
+    rows before `said`; `real` which of those rows are tokens; `marks` the sums as they were at
+    earlier positions; `queries` and `mask` the rows from the oldest mark to the end.
     """
 
     def __init__(self, options: Any = None) -> None:
@@ -51,7 +59,9 @@ class RefinedLayer(DynamicLayer):
     def change(self, change: Callable[[Tensor], Tensor]) -> None:
         """Apply a change of the batch dimension to everything that is carried."""
         self.sums = [change(sums) for sums in self.sums]
-        self.marks = {position: [change(sums) for sums in marked] for position, marked in self.marks.items()}
+        self.marks = {
+            position: [change(sums) for sums in marked] for position, marked in self.marks.items()
+        }
         if self.queries is not None:
             self.queries, self.mask = change(self.queries), change(self.mask)
         if self.real is not None:
@@ -78,9 +88,14 @@ class RefinedLayer(DynamicLayer):
         self.forget()
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Remove the last tokens (-3: three) and take back what they said; ValueError if that lies too far back."""
-        if tokens_to_remove > 0:  # the final size to some releases of transformers
-            raise ValueError(f"crop: give the number of tokens to remove as a negative number; got {tokens_to_remove}")
+        """Remove the last tokens (-3: three) and take back what they said; ValueError if that lies
+        too far back.
+        """
+        # the final size to some releases of transformers
+        if tokens_to_remove > 0:
+            raise ValueError(
+                f"crop: give the number of tokens to remove as a negative number; got {tokens_to_remove}"
+            )
         end = self.get_seq_length() + tokens_to_remove
         if tokens_to_remove < 0 and self.is_initialized and end > 0:
             self.rewind(end)
@@ -91,7 +106,9 @@ class RefinedLayer(DynamicLayer):
     def rewind(self, end: int) -> None:
         """Go back to the last mark from which the rows up to `end` can be said again."""
         oldest = self.get_seq_length() - self.queries.shape[-2]
-        usable = [position for position in self.marks if position == end or oldest <= position < end]
+        usable = [
+            position for position in self.marks if position == end or oldest <= position < end
+        ]
         if not usable:
             raise ValueError(
                 f"crop: what the last {self.get_seq_length() - end} tokens said cannot be taken back; "
@@ -100,8 +117,12 @@ class RefinedLayer(DynamicLayer):
         self.said = max(usable)
         self.sums = [sums[..., : self.said] for sums in self.marks[self.said]]
         self.real = self.real[..., : self.said] if self.said else None
-        self.marks = {position: marked for position, marked in self.marks.items() if position <= self.said}
-        self.queries = self.queries[..., : end - oldest, :] if end > oldest else self.queries[..., :0, :]
+        self.marks = {
+            position: marked for position, marked in self.marks.items() if position <= self.said
+        }
+        self.queries = (
+            self.queries[..., : end - oldest, :] if end > oldest else self.queries[..., :0, :]
+        )
         self.mask = self.mask[..., : self.queries.shape[-2], :end]
 
     def unsaid(self, query: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,13 +135,21 @@ class RefinedLayer(DynamicLayer):
                 "past_key_values: a layer is called several times a pass, and has one set of sums; use_cache=False"
             )
         if self.queries is None or self.queries.shape[-2] < missing:
-            raise ValueError("past_key_values: the cache holds keys that no refined row belongs to; start a new one")
+            raise ValueError(
+                "past_key_values: the cache holds keys that no refined row belongs to; start a new one"
+            )
         lowest = torch.finfo(mask.dtype).min
-        earlier = functional.pad(self.mask[..., -missing:, :], (0, mask.shape[-1] - self.mask.shape[-1]), value=lowest)
-        return torch.cat([self.queries[..., -missing:, :], query], -2), torch.cat([earlier, mask], -2)
+        earlier = functional.pad(
+            self.mask[..., -missing:, :], (0, mask.shape[-1] - self.mask.shape[-1]), value=lowest
+        )
+        return torch.cat([self.queries[..., -missing:, :], query], -2), torch.cat(
+            [earlier, mask], -2
+        )
 
     def take_in(self, mask: Tensor) -> None:
-        """Note which of the rows to be said are tokens; ValueError if a row needs more than the sums of all."""
+        """Note which of the rows to be said are tokens; ValueError if a row needs more than the
+        sums of all.
+        """
         allowed = allowed_pairs(mask, *mask.shape[-2:], True, mask.device)
         rows = real_queries(allowed)
         real = rows if self.real is None else torch.cat([self.real, rows], -1)
@@ -151,35 +180,45 @@ class RefinedLayer(DynamicLayer):
         query, mask = query.detach(), mask.detach()
         if self.queries is not None:
             lowest = torch.finfo(mask.dtype).min
-            earlier = functional.pad(self.mask, (0, mask.shape[-1] - self.mask.shape[-1]), value=lowest)
+            earlier = functional.pad(
+                self.mask, (0, mask.shape[-1] - self.mask.shape[-1]), value=lowest
+            )
             query, mask = torch.cat([self.queries, query], -2), torch.cat([earlier, mask], -2)
         if self.first_end == 0 and self.said == length:
             self.first_end = length
             self.marks[length] = self.sums
         rows = length - min(self.marks.keys() - {self.first_end}, default=self.first_end)
-        if rows < query.shape[-2]:  # a copy, or the view would keep the whole prompt alive
+        # a copy, or the view would keep the whole prompt alive
+        if rows < query.shape[-2]:
             query, mask = query[..., -rows:, :].clone(), mask[..., -rows:, :].clone()
         self.queries, self.mask = query, mask
 
 
 def adopt(cache: Cache, index: int, options: Any) -> RefinedLayer | None:
-    """Return the layer of `cache` that carries column sums, putting it there if the cache is still empty.
+    """Return the layer of `cache` that carries column sums, putting it there if the cache is still
+    empty.
 
-    Sliding-window layers become full ones: the mask keeps the window, a crop needs the keys. What no cache
-    can carry has no layer, may fill a cache but not go on from it. Raises ValueError, naming the cache, if
-    it cannot carry the sums.
+    Sliding-window layers become full ones: the mask keeps the window, a crop needs the keys. What
+    no cache can carry has no layer, may fill a cache but not go on from it. Raises ValueError,
+    naming the cache, if it cannot carry the sums.
     """
     cache = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
     if options.factor not in CARRIED or options.messages == "all":
         what = f"factor {options.factor!r}" if options.factor not in CARRIED else 'messages="all"'
         if cache.get_seq_length(index):
-            raise ValueError(f"past_key_values: {what} needs every earlier row, which no cache holds; use_cache=False")
+            raise ValueError(
+                f"past_key_values: {what} needs every earlier row, which no cache holds; use_cache=False"
+            )
         return None
     name = type(cache).__name__
     if type(cache) is not DynamicCache:
-        raise ValueError(f"past_key_values: {name} cannot carry the column sums of a refined model; use_cache=False")
+        raise ValueError(
+            f"past_key_values: {name} cannot carry the column sums of a refined model; use_cache=False"
+        )
     if cache.offloading:
-        raise ValueError("past_key_values: an offloaded cache cannot carry the column sums; use_cache=False")
+        raise ValueError(
+            "past_key_values: an offloaded cache cannot carry the column sums; use_cache=False"
+        )
     while len(cache.layers) <= index:
         cache.layers.append(RefinedLayer())
     layer = cache.layers[index]
@@ -190,9 +229,13 @@ def adopt(cache: Cache, index: int, options: Any) -> RefinedLayer | None:
                 "without generate() where layers share their keys"
             )
         if layer.get_seq_length():
-            raise ValueError("past_key_values: the cache was filled without refinement; start a new one")
+            raise ValueError(
+                "past_key_values: the cache was filled without refinement; start a new one"
+            )
         layer = cache.layers[index] = RefinedLayer()
     if layer.options not in (None, options):
-        raise ValueError("past_key_values: the cache was filled under other options of saobp.apply; start a new one")
+        raise ValueError(
+            "past_key_values: the cache was filled under other options of saobp.apply; start a new one"
+        )
     layer.options = options
     return layer

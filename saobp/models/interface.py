@@ -1,8 +1,9 @@
 """The attention function and the mask function that transformers calls for a refined model.
 
-transformers hands an attention function the query, key and value of one module and a mask on keys. From the
-mask come which tokens are real and which pairs may look at each other; then the probabilities are refined and
-applied to the values, by the fused operation where nobody asks to see them.
+transformers hands an attention function the query, key and value of one module and a mask on keys.
+From the mask come which tokens are real and which pairs may look at each other; then the
+probabilities are refined and applied to the values, by the fused operation where nobody asks to see
+them.
 """
 
 import contextlib
@@ -22,34 +23,60 @@ from transformers.utils.output_capturing import CompileableContextVar, _active_c
 from saobp.equations.checks import values_hidden
 from saobp.fused.scores import check_values, in_quick_type, remembered
 from saobp.models.cache import RefinedLayer, adopt
-from saobp.models.refined_attention import Call, additive, attend_with_cache, plain_attention, refined_attention
-from saobp.models.supported import NAME, SOURCES, UNSERVED_ARGUMENTS, is_causal_module, uses_interface
+from saobp.models.refined_attention import (
+    Call,
+    additive,
+    attend_with_cache,
+    plain_attention,
+    refined_attention,
+)
+from saobp.models.supported import (
+    NAME,
+    SOURCES,
+    UNSERVED_ARGUMENTS,
+    is_causal_module,
+    uses_interface,
+)
 
 _layer = CompileableContextVar("saobp_layer")
-"""The layer of the cache, of this thread, between the start of an attention module and its attention function."""
+"""The layer of the cache, of this thread, between the start of an attention module and its
+attention function.
+"""
 
 CROSS = "cross"
-"""Stands in place of a layer where the call is cross-attention, though the module looks like self-attention."""
+"""Stands in place of a layer where the call is cross-attention, though the module looks like
+self-attention.
+"""
 
 CACHED = "cached"
 """Stands in place of a layer where there is a cache, but the module says that it is not causal."""
 
 PLAIN_STACK = f"{NAME}-plain"
-"""Attention implementation of a stack in a refined model that does not use the interface: its masks are its own."""
+"""Attention implementation of a stack in a refined model that does not use the interface: its masks
+are its own.
+"""
 
 
 def mask_for(*args: Any, config: Any = None, **kwargs: Any) -> Tensor | None:
-    """Build transformers' additive mask, or for a model with factor "none" the mask that `sdpa` gets.
+    """Build transformers' additive mask, or for a model with factor "none" the mask that `sdpa`
+    gets.
 
-    Raises ValueError for masks that name neither tokens nor pairs, and for a model that was never refined.
+    Raises ValueError for masks that name neither tokens nor pairs, and for a model that was never
+    refined.
     """
     refuse_unrefined(config)
     if getattr(config, NAME)["factor"] == "none":
         return sdpa_mask(*args, config=config, **kwargs)
-    given, keys, wrong = kwargs.get("attention_mask"), kwargs["kv_length"] + kwargs.get("kv_offset", 0), ""
-    if given is not None and given.ndim != 2:  # transformers would take it for a padding mask all the same
+    given, keys, wrong = (
+        kwargs.get("attention_mask"),
+        kwargs["kv_length"] + kwargs.get("kv_offset", 0),
+        "",
+    )
+    # transformers would take it for a padding mask all the same
+    if given is not None and given.ndim != 2:
         wrong = f"shape {tuple(given.shape)}"
-    elif given is not None and given.shape[-1] > keys:  # some decoders flatten (batch, query, key) to (batch, key)
+    # some decoders flatten (batch, query, key) to (batch, key)
+    elif given is not None and given.shape[-1] > keys:
         wrong = f"{given.shape[-1]} entries a sequence for {keys} keys"
     if wrong:
         form = "give (batch, key) for padding, or (batch, head or 1, query, key) for pairs"
@@ -67,17 +94,21 @@ def attention_forward(
     scaling: float | None = None,
     is_causal: bool | None = None,
     **kwargs: Any,
-) -> tuple[Float[Tensor, "batch query head dim_value"], Float[Tensor, "batch head query key"] | None]:
-    """Attend with refined probabilities (Eq. 11); return them too when the call asks for attentions.
+) -> tuple[
+    Float[Tensor, "batch query head dim_value"], Float[Tensor, "batch head query key"] | None
+]:
+    """Attend with refined probabilities (Eq. 11); return them too when the call asks for
+    attentions.
 
-    The weights returned are those before dropout, so that their rows sum to 1 in training too. A module
-    without refinement (cross-attention, factor "none") attends as `sdpa` does. Raises ValueError for what
-    cannot be served exactly.
+    The weights returned are those before dropout, so that their rows sum to 1 in training too. A
+    module without refinement (cross-attention, factor "none") attends as `sdpa` does. Raises
+    ValueError for what cannot be served exactly.
     """
     refuse_arguments(module, kwargs)
     refuse_mask(module, attention_mask, query, key)
     refinement = getattr(module, NAME, None)
-    if refinement is None and hasattr(module, "config"):  # a model that reads pictures asks for no mask
+    # a model that reads pictures asks for no mask
+    if refinement is None and hasattr(module, "config"):
         refuse_unrefined(module.config)
     layer = None if refinement is None else take_layer()
     refinement = None if layer is CROSS else refinement
@@ -89,14 +120,22 @@ def attention_forward(
             return plain_attention(refinement, query, key, value, call)
         tensors = in_quick_type(query, key, value)
         mask = in_type(attention_mask, tensors[0].dtype)
-        with contextlib.nullcontext() if tensors[0] is query else torch.autocast("cpu", enabled=False):
-            output, weights = sdpa_attention_forward(module, *tensors, mask, dropout, scaling, is_causal, **kwargs)
+        with (
+            contextlib.nullcontext()
+            if tensors[0] is query
+            else torch.autocast("cpu", enabled=False)
+        ):
+            output, weights = sdpa_attention_forward(
+                module, *tensors, mask, dropout, scaling, is_causal, **kwargs
+            )
         return output.to(query.dtype), weights
     cached, first = layer is not None, query.shape[-2] == key.shape[-2]
-    layer = None if layer is CACHED or torch.jit.is_tracing() else layer  # a trace keeps no cache
+    # a trace keeps no cache
+    layer = None if layer is CACHED or torch.jit.is_tracing() else layer
     if layer is not None and not (first and torch.is_grad_enabled()):
         return attend_with_cache(layer, refinement, query, key, value, call)
-    if layer is not None:  # training fills a cache that nobody reads: sum up its rows only if somebody does
+    # training fills a cache that nobody reads: sum up its rows only if somebody does
+    if layer is not None:
         layer.remember(query, additive(call, query, key.shape[-2]))
     if not first:
         refuse_keys(module, query.shape[-2], key.shape[-2], cached)
@@ -104,7 +143,9 @@ def attention_forward(
 
 
 def refuse_unrefined(config: Any) -> None:
-    """Refuse the implementation of a model that `apply` has not seen: it would be plain attention in silence."""
+    """Refuse the implementation of a model that `apply` has not seen: it would be plain attention
+    in silence.
+    """
     if getattr(config, NAME, None) is None:
         raise ValueError(
             f'attn_implementation: "{NAME}" alone refines nothing; load the model without it, then saobp.apply(model)'
@@ -112,17 +153,25 @@ def refuse_unrefined(config: Any) -> None:
 
 
 def refuse_arguments(module: nn.Module, kwargs: dict[str, Any]) -> None:
-    """Raise ValueError for arguments that change the probabilities in a way the refinement does not know."""
+    """Raise ValueError for arguments that change the probabilities in a way the refinement does not
+    know.
+    """
     name = type(module).__name__
     if kwargs.get("cache") is not None:
-        raise ValueError(f"cache: {name} was handed a paged cache, which carries no column sums; use generate()")
+        raise ValueError(
+            f"cache: {name} was handed a paged cache, which carries no column sums; use generate()"
+        )
     for argument in UNSERVED_ARGUMENTS:
         if kwargs.get(argument) is not None:
-            raise ValueError(f"{argument}: {name} bends its attention scores; saobp cannot refine it exactly")
+            raise ValueError(
+                f"{argument}: {name} bends its attention scores; saobp cannot refine it exactly"
+            )
 
 
 def refuse_keys(module: nn.Module, queries: int, keys: int, cached: bool) -> None:
-    """Raise ValueError: the keys are others than the rows, of which each must have sent its messages."""
+    """Raise ValueError: the keys are others than the rows, of which each must have sent its
+    messages.
+    """
     name = type(module).__name__
     if cached:
         raise ValueError(
@@ -135,14 +184,18 @@ def refuse_keys(module: nn.Module, queries: int, keys: int, cached: bool) -> Non
 
 
 def refuse_mask(module: nn.Module, mask: Any, query: Tensor, key: Tensor) -> None:
-    """Raise ValueError unless a mask says of each query and key whether one may look at the other."""
+    """Raise ValueError unless a mask says of each query and key whether one may look at the
+    other.
+    """
     if mask is None:
         return
     name, (batch, heads, queries), keys = type(module).__name__, query.shape[:3], key.shape[2]
     shape = tuple(mask.shape) if isinstance(mask, Tensor) else None
     if shape is None or len(shape) != 4:
         said = type(mask).__name__ if shape is None else f"a mask of shape {shape}"
-        raise ValueError(f"attention_mask: {name} was handed {said}; saobp needs (batch, head or 1, query, key)")
+        raise ValueError(
+            f"attention_mask: {name} was handed {said}; saobp needs (batch, head or 1, query, key)"
+        )
     if mask.dtype != torch.bool and not mask.is_floating_point():
         raise ValueError(
             f"attention_mask: {name} was handed {mask.dtype} in four dimensions; "
@@ -164,12 +217,15 @@ def wants_weights(refinement: nn.Module | None, kwargs: dict[str, Any]) -> bool:
         return True
     if torch.compiler.is_compiling() and not _active_collector.compiling:
         return False
-    collector = _active_collector.get()  # models that drop the argument on the way, such as GPT-2
+    # models that drop the argument on the way, such as GPT-2
+    collector = _active_collector.get()
     return collector is not None and any("attentions" in name for name in collector)
 
 
 def in_type(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Return an additive mask in the type of the query: under autocast the two differ, and `sdpa` minds."""
+    """Return an additive mask in the type of the query: under autocast the two differ, and `sdpa`
+    minds.
+    """
     if mask is None or mask.dtype in (torch.bool, dtype):
         return mask
     return mask.clamp(min=torch.finfo(dtype).min).to(dtype)
@@ -195,22 +251,27 @@ def dispatch(model: nn.Module, options: dict[str, Any]) -> None:
         if isinstance(vars(part).get("config"), PretrainedConfig):
             part.config = copy.deepcopy(part.config, copies)
     model.set_attn_implementation(NAME)
-    served = {id(getattr(part, "config", None)) for part in model.modules() if uses_interface(type(part))}
+    served = {
+        id(getattr(part, "config", None)) for part in model.modules() if uses_interface(type(part))
+    }
     for part in model.modules():
         if isinstance(part, PreTrainedModel):
             setattr(part.config, NAME, dict(options))
             if id(part.config) not in served and part.config._attn_implementation == NAME:
                 part.config._attn_implementation_internal = PLAIN_STACK
-        elif NAME in part._modules:  # of a model put together from parts: its own config may be neither part's
+        # of a model put together from parts: its own config may be neither part's
+        elif NAME in part._modules:
             part.config._attn_implementation_internal = NAME
             setattr(part.config, NAME, dict(options))
 
 
 def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Before an attention module runs, find the layer of the cache that carries its column sums, or what stands for it.
+    """Before an attention module runs, find the layer of the cache that carries its column sums, or
+    what stands for it.
 
-    transformers updates the cache inside the module and hands the attention function keys alone. Raises
-    ValueError if the cache cannot carry them, or if the attention implementation was changed behind our back.
+    transformers updates the cache inside the module and hands the attention function keys alone.
+    Raises ValueError if the cache cannot carry them, or if the attention implementation was changed
+    behind our back.
     """
     implementation = getattr(getattr(module, "config", None), "_attn_implementation", NAME)
     if implementation != NAME:
@@ -228,7 +289,11 @@ def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> No
     if any(other is not None and other is not own for other in others):
         layer = CROSS
     elif cache is not None and refinement.options.factor != "none":
-        layer = adopt(cache, module.layer_idx, refinement.options) if is_causal_module(module) else CACHED
+        layer = (
+            adopt(cache, module.layer_idx, refinement.options)
+            if is_causal_module(module)
+            else CACHED
+        )
     if torch.compiler.is_compiling() or _layer.get() is not layer:
         _layer.set(layer)
 

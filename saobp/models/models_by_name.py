@@ -1,6 +1,8 @@
-"""Open a model that somebody named, with what turns text or pictures into its inputs, or say in one line why not.
+"""Open a model that somebody named, with what turns text or pictures into its inputs, or say in one
+line why not.
 
-Only safetensors (or a GGUF file, which transformers dequantises) is read and no code of a repository is run.
+Only safetensors (or a GGUF file, which transformers dequantises) is read and no code of a
+repository is run.
 """
 
 from __future__ import annotations
@@ -19,13 +21,21 @@ from saobp.models.supported import refuse
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "*.model")
 PICKLED = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
-HEADS = {"ForMaskedLM": "AutoModelForMaskedLM", "CausalLM": "AutoModelForCausalLM", "LMHead": "AutoModelForCausalLM"}
-"""Endings of architectures that come with a language head, and the class of transformers that builds it."""
+HEADS = {
+    "ForMaskedLM": "AutoModelForMaskedLM",
+    "CausalLM": "AutoModelForCausalLM",
+    "LMHead": "AutoModelForCausalLM",
+}
+"""Endings of architectures that come with a language head, and the class of transformers that
+builds it.
+"""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A model in eval mode and float32, its tokenizer or image processor, and what to say of its weights."""
+    """A model in eval mode and float32, its tokenizer or image processor, and what to say of its
+    weights.
+    """
 
     name: str
     model: nn.Module
@@ -34,12 +44,14 @@ class Opened:
 
 
 def open_model(name: str) -> Opened:
-    """Open a public model ("minilm", or its repository), a folder, a .gguf file, or a repository of the hub.
+    """Open a public model ("minilm", or its repository), a folder, a .gguf file, or a repository of
+    the hub.
 
-    A repository is taken from the folder that SAOBP_DATA names where it lies there. A language model comes with its
-    head, so that its perplexity can be taken; others as `AutoModel` builds them.
-    Raises ValueError in one line: nothing there, no configuration, no weights, pickled weights only, no tokenizer, or
-    not a model of transformers.
+    A repository is taken from the folder that SAOBP_DATA names where it lies there. A language
+    model comes with its head, so that its perplexity can be taken; others as `AutoModel` builds
+    them.
+    Raises ValueError in one line: nothing there, no configuration, no weights, pickled weights
+    only, no tokenizer, or not a model of transformers.
     """
     for short, known in public.MODELS.items():
         if name in (short, known.repository):
@@ -52,7 +64,9 @@ def open_model(name: str) -> Opened:
     refuse(model)
     with _opening(name):
         reader = _reader(model, source, options)
-    return Opened(title, model.eval(), reader, f"weights of {place.name}, dequantised" if single else "")
+    return Opened(
+        title, model.eval(), reader, f"weights of {place.name}, dequantised" if single else ""
+    )
 
 
 @contextmanager
@@ -61,11 +75,15 @@ def _opening(name: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ValueError(f"{name}: transformers cannot open it ({first_line(error)[:200]})") from None
+        raise ValueError(
+            f"{name}: transformers cannot open it ({first_line(error)[:200]})"
+        ) from None
 
 
 def _place(name: str) -> tuple[str, Path | str]:
-    """Return what a model is called and where it is: a folder, a .gguf file, or a repository that the hub has."""
+    """Return what a model is called and where it is: a folder, a .gguf file, or a repository that
+    the hub has.
+    """
     path = Path(name).expanduser()
     if path.is_file() or path.suffix == ".gguf":
         if not path.is_file():
@@ -75,7 +93,9 @@ def _place(name: str) -> tuple[str, Path | str]:
         return path.resolve().name, path
     if not path.is_dir() and (name.count("/") != 1 or name.startswith((".", "/", "~"))):
         known = ", ".join(public.MODELS)
-        raise ValueError(f"{name}: no such folder; name a folder, a repository of the hub (owner/name) or {known}")
+        raise ValueError(
+            f"{name}: no such folder; name a folder, a repository of the hub (owner/name) or {known}"
+        )
     folder = path if path.is_dir() else public.mirrored(name)
     if folder is None:
         return name, _on_hub(name)
@@ -84,9 +104,11 @@ def _place(name: str) -> tuple[str, Path | str]:
 
 
 def _on_hub(name: str) -> Path | str:
-    """Return a repository's name, or the folder of its copy in the cache where the hub cannot be reached.
+    """Return a repository's name, or the folder of its copy in the cache where the hub cannot be
+    reached.
 
-    The hub is asked once: transformers would try again and again, for half a minute, before it gave up.
+    The hub is asked once: transformers would try again and again, for half a minute, before it gave
+    up.
     """
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
@@ -96,7 +118,8 @@ def _on_hub(name: str) -> Path | str:
         return name
     except (HFValidationError, RepositoryNotFoundError):
         raise ValueError(f"{name}: no such folder, and no such repository on the hub") from None
-    except Exception:  # no network, or told not to use it
+    # no network, or told not to use it
+    except Exception:
         pass
     try:
         return Path(snapshot_download(name, local_files_only=True))
@@ -114,14 +137,20 @@ def _model(place: Path | str, options: dict[str, str]) -> nn.Module:
 
     config = transformers.AutoConfig.from_pretrained(place, **options)
     architecture = (getattr(config, "architectures", None) or ["CausalLM" if options else ""])[0]
-    build = getattr(transformers, next((auto for ending, auto in HEADS.items() if ending in architecture), "AutoModel"))
+    build = getattr(
+        transformers,
+        next((auto for ending, auto in HEADS.items() if ending in architecture), "AutoModel"),
+    )
     safe = {} if options else {"use_safetensors": True}
     strict = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
     model, loaded = build.from_pretrained(place, **strict, **options, **safe)
     absent = {*loaded["missing_keys"], *(found[0] for found in loaded["mismatched_keys"])}
-    if absent := sorted(key for key in absent if "pooler" not in key):  # transformers fills them with random numbers
+    # transformers fills them with random numbers
+    if absent := sorted(key for key in absent if "pooler" not in key):
         more = f" and {len(absent) - 1} more" if absent[1:] else ""
-        raise ValueError(f"its weights lack {absent[0]}{more}, or have it in another shape than config.json says")
+        raise ValueError(
+            f"its weights lack {absent[0]}{more}, or have it in another shape than config.json says"
+        )
     return model
 
 
@@ -130,7 +159,9 @@ def _reader(model: nn.Module, place: Path | str, options: dict[str, str]) -> Any
     import transformers
 
     pictures = getattr(model, "main_input_name", "") == "pixel_values"
-    kind, what = ("AutoImageProcessor", "image processor") if pictures else ("AutoTokenizer", "tokenizer")
+    kind, what = (
+        ("AutoImageProcessor", "image processor") if pictures else ("AutoTokenizer", "tokenizer")
+    )
     try:
         return getattr(transformers, kind).from_pretrained(place, **options)
     except Exception as error:
@@ -142,7 +173,9 @@ def _refuse_incomplete(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         raise ValueError(f"{folder}: has no config.json, so it is not a model of transformers")
     if not any(folder.glob("*.safetensors")):
-        pickled = next((file.name for pattern in PICKLED for file in sorted(folder.glob(pattern))), "")
+        pickled = next(
+            (file.name for pattern in PICKLED for file in sorted(folder.glob(pattern))), ""
+        )
         if pickled:
             raise ValueError(
                 f"{folder / pickled}: pickled weights can run code and are not read; "
@@ -151,4 +184,6 @@ def _refuse_incomplete(folder: Path) -> None:
         raise ValueError(f"{folder}: has no weights; model.safetensors is expected there")
     readers = (*TOKENIZER_FILES, "preprocessor_config.json")
     if not any(any(folder.glob(file)) for file in readers):
-        raise ValueError(f"{folder}: has no tokenizer and no image processor; put it there with its save_pretrained")
+        raise ValueError(
+            f"{folder}: has no tokenizer and no image processor; put it there with its save_pretrained"
+        )

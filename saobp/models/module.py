@@ -1,4 +1,6 @@
-"""The refinement of one attention module of a model: its options, its strength, what is seen of it."""
+"""The refinement of one attention module of a model: its options, its strength, what is seen of
+it.
+"""
 
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +14,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saobp.equations.checks import ROW_TOLERANCE, check_factor, check_options, check_strength, quoted
+from saobp.equations.checks import (
+    ROW_TOLERANCE,
+    check_factor,
+    check_options,
+    check_strength,
+    quoted,
+)
 from saobp.equations.messages import per_matrix
 from saobp.equations.refine import _refined, _same_where_zero
 from saobp.models.supported import number_of_heads
@@ -26,7 +34,8 @@ class Options:
     """What `apply` was asked for, as it stands in the config field `saobp`."""
 
     factor: str = "high"
-    strength: float | tuple[float, ...] = 0.2  # of all heads, or one a head
+    # of all heads, or one a head
+    strength: float | tuple[float, ...] = 0.2
     exclude_self: bool = True
     learn: str | None = None
     steps: int = 1
@@ -37,16 +46,25 @@ class Options:
         object.__setattr__(self, "strength", as_numbers(self.strength))
         check_factor(self.factor)
         check_options(self.factor, self.steps, self.damping, 0, exclude_self=self.exclude_self)
-        object.__setattr__(self, "steps", int(self.steps))  # a config holds no numpy
+        # a config holds no numpy
+        object.__setattr__(self, "steps", int(self.steps))
         object.__setattr__(self, "damping", float(self.damping))
         if self.learn not in (None, "head", "layer"):
             raise ValueError(f'learn must be None, "head" or "layer"; got {quoted(self.learn)}')
         if self.learn and self.factor not in LEARNABLE:
-            raise ValueError(f"learn: the strength of factor {self.factor!r} cannot be learned; use high or low")
-        if self.learn and (self.strength == 0 or (isinstance(self.strength, tuple) and 0 in self.strength)):
-            raise ValueError("learn: softplus reaches no strength of 0; start from a positive strength")
+            raise ValueError(
+                f"learn: the strength of factor {self.factor!r} cannot be learned; use high or low"
+            )
+        if self.learn and (
+            self.strength == 0 or (isinstance(self.strength, tuple) and 0 in self.strength)
+        ):
+            raise ValueError(
+                "learn: softplus reaches no strength of 0; start from a positive strength"
+            )
         if self.learn == "layer" and isinstance(self.strength, tuple):
-            raise ValueError('learn="layer" has one strength a layer; give one number, not one a head')
+            raise ValueError(
+                'learn="layer" has one strength a layer; give one number, not one a head'
+            )
         if self.messages not in ("earlier", "all"):
             raise ValueError(f'messages must be "earlier" or "all"; got {quoted(self.messages)}')
 
@@ -58,15 +76,21 @@ class Options:
     def as_field(self) -> dict[str, Any]:
         """Return the options as they stand in a config, and in its JSON."""
         field = asdict(self)
-        field["strength"] = list(self.strength) if isinstance(self.strength, tuple) else self.strength
+        field["strength"] = (
+            list(self.strength) if isinstance(self.strength, tuple) else self.strength
+        )
         return field
 
 
 def as_numbers(strength: float | Sequence[float] | Tensor) -> float | tuple[float, ...]:
-    """Return a strength as a float or a tuple of one a head, for a config to hold; ValueError if neither."""
+    """Return a strength as a float or a tuple of one a head, for a config to hold; ValueError if
+    neither.
+    """
     if isinstance(strength, Tensor):
         if strength.ndim > 1:
-            raise ValueError(f"strength must be a number or one a head; got shape {tuple(strength.shape)}")
+            raise ValueError(
+                f"strength must be a number or one a head; got shape {tuple(strength.shape)}"
+            )
         strength = strength.tolist()
     several = isinstance(strength, Sequence) and not isinstance(strength, str)
     for number in strength if several else [strength]:
@@ -80,10 +104,13 @@ class Watch:
     def __init__(self, refinements: "Sequence[Refinement]") -> None:
         self.pairs: list[tuple[Tensor, Tensor] | None] = [None] * len(refinements)
         self.owners = list(refinements)
-        self.depth = 0  # of models within models that are running
+        # of models within models that are running
+        self.depth = 0
 
     def take(self, refinement: "Refinement", raw: Tensor, refined: Tensor) -> None:
-        """Note one call; outside a pass (a layer called by itself or again, for its gradient) in the call's place."""
+        """Note one call; outside a pass (a layer called by itself or again, for its gradient) in
+        the call's place.
+        """
         if self.depth or refinement not in self.owners:
             self.owners.append(refinement)
             self.pairs.append((raw, refined))
@@ -126,7 +153,8 @@ _watches: ContextVar[tuple[Watch, ...]] = ContextVar("saobp_watches", default=()
 
 
 def home(module: nn.Module) -> tuple[torch.device, torch.dtype]:
-    """Return where a parameter beside those of a module belongs, and its type, which is one to train in.
+    """Return where a parameter beside those of a module belongs, and its type, which is one to
+    train in.
 
     A quantised module may have no floating parameter, and an offloaded one none that holds numbers.
     """
@@ -136,31 +164,45 @@ def home(module: nn.Module) -> tuple[torch.device, torch.dtype]:
         return torch.get_default_device(), torch.float32
     device, dtype = parameters[0].device, parameters[0].dtype
     hooks = [getattr(part, "_hf_hook", None) for part in module.modules()]
-    executed = [hook.execution_device for hook in hooks if getattr(hook, "execution_device", None) is not None]
+    executed = [
+        hook.execution_device
+        for hook in hooks
+        if getattr(hook, "execution_device", None) is not None
+    ]
     if device.type == "meta" and executed:
         device = torch.device(executed[0])
     return device, dtype if dtype in ROW_TOLERANCE else torch.float32
 
 
 class Refinement(nn.Module):
-    """Submodule `saobp` of an attention module; holds a parameter only if the strength is learned."""
+    """Submodule `saobp` of an attention module; holds a parameter only if the strength is
+    learned.
+    """
 
     def __init__(self, options: Options, module: nn.Module) -> None:
         super().__init__()
         self.options = options
         self.arguments = tuple(inspect.signature(type(module).forward).parameters)[1:]
         self.watches: set[Watch] = set()
-        heads = number_of_heads(module) if options.learn == "head" or isinstance(options.strength, tuple) else 1
+        heads = (
+            number_of_heads(module)
+            if options.learn == "head" or isinstance(options.strength, tuple)
+            else 1
+        )
         if isinstance(options.strength, tuple) and len(options.strength) != heads:
-            raise ValueError(f"strength has {len(options.strength)} entries, but {type(module).__name__} {heads} heads")
+            raise ValueError(
+                f"strength has {len(options.strength)} entries, but {type(module).__name__} {heads} heads"
+            )
         if options.learn:
             device, dtype = home(module)
             self.offset = nn.Parameter(torch.zeros(heads, device=device, dtype=dtype))
 
     def forward(self, device: torch.device) -> float | Float[Tensor, "#head"]:
-        """Return the strength in nats: a number, or one a head (one of all heads if learned by layer).
+        """Return the strength in nats: a number, or one a head (one of all heads if learned by
+        layer).
 
-        The forward pass, so that hooks that fetch an offloaded parameter run. Raises ValueError if it has no number.
+        The forward pass, so that hooks that fetch an offloaded parameter run. Raises ValueError if
+        it has no number.
         """
         fixed = self.options.strength
         if self.options.learn:
@@ -185,7 +227,8 @@ class Refinement(nn.Module):
         visible: Bool[Tensor, "#batch #head query key"],
         sending: bool | Bool[Tensor, "#batch #head query row"],
     ) -> Float[Tensor, "batch head query key"]:
-        """Refine attention where `visible` says that a real query looks at a real key; other rows stay.
+        """Refine attention where `visible` says that a real query looks at a real key; other rows
+        stay.
 
         `sending` is what `saobp.fused.scores.senders` returns.
         """
@@ -197,7 +240,9 @@ class Refinement(nn.Module):
             prior = attention.masked_fill(~visible, 0)
             rounds = {"steps": options.steps, "damping": options.damping}
             lam = per_matrix(strength, prior)
-            refined = _refined(prior, options.factor, lam, visible, sending, options.exclude_self, 0, rounds)
+            refined = _refined(
+                prior, options.factor, lam, visible, sending, options.exclude_self, 0, rounds
+            )
             refined = _same_where_zero(options.factor, strength, lam, prior, refined)
         return torch.where(visible.any(-1, keepdim=True), refined, attention)
 

@@ -1,8 +1,9 @@
-"""Give a refined checkpoint its refinement back whenever transformers builds a model from its config.
+"""Give a refined checkpoint its refinement back whenever transformers builds a model from its
+config.
 
-transformers saves neither the attention implementation nor how to make it. Once saobp is imported, building a
-model whose config has the field `saobp` applies it, before the weights are read, so that learned strengths
-find their place.
+transformers saves neither the attention implementation nor how to make it. Once saobp is imported,
+building a model whose config has the field `saobp` applies it, before the weights are read, so that
+learned strengths find their place.
 """
 
 import functools
@@ -19,7 +20,9 @@ FIELD = "saobp"
 
 
 class AfterImport(MetaPathFinder):
-    """Patch `transformers.modeling_utils` when it is first imported: importing it here would cost seconds."""
+    """Patch `transformers.modeling_utils` when it is first imported: importing it here would cost
+    seconds.
+    """
 
     asking = False
 
@@ -27,7 +30,8 @@ class AfterImport(MetaPathFinder):
         """Stand aside for every module but one, whose loader is made to patch it."""
         if name != MODULE or self.asking:
             return None
-        self.asking = True  # the other finders
+        # the other finders
+        self.asking = True
         try:
             spec = importlib.util.find_spec(name)
         finally:
@@ -46,7 +50,9 @@ class AfterImport(MetaPathFinder):
 
 
 def watch() -> None:
-    """See to it that models built from now on honour the config field; a second time changes nothing."""
+    """See to it that models built from now on honour the config field; a second time changes
+    nothing.
+    """
     if MODULE in sys.modules:
         patch(sys.modules[MODULE])
     elif not any(isinstance(finder, AfterImport) for finder in sys.meta_path):
@@ -54,7 +60,9 @@ def watch() -> None:
 
 
 def patch(modeling_utils: ModuleType) -> None:
-    """Wrap the places of `PreTrainedModel` that a refined model passes through when it is built and saved."""
+    """Wrap the places of `PreTrainedModel` that a refined model passes through when it is built and
+    saved.
+    """
     model_class = modeling_utils.PreTrainedModel
     if not hasattr(model_class.post_init, "restores_refinement"):
         model_class.post_init = restoring(model_class.post_init)
@@ -79,7 +87,9 @@ def restoring(post_init: Callable) -> Callable:
 
 
 def initializing(initialize: Callable) -> Callable:
-    """Start learned strengths that a checkpoint does not hold: transformers leaves them undefined."""
+    """Start learned strengths that a checkpoint does not hold: transformers leaves them
+    undefined.
+    """
 
     @functools.wraps(initialize)
     def initialize_weights(self: Any, module: Any, *args: Any, **kwargs: Any) -> None:
@@ -93,7 +103,9 @@ def initializing(initialize: Callable) -> Callable:
 
 
 def saving(save_pretrained: Callable) -> Callable:
-    """Save with the options that the modules refine by: the config may be that of a head over a refined body."""
+    """Save with the options that the modules refine by: the config may be that of a head over a
+    refined body.
+    """
 
     @functools.wraps(save_pretrained)
     def save(self: Any, *args: Any, **kwargs: Any) -> Any:

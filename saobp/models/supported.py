@@ -1,7 +1,8 @@
-"""Which modules of a transformers model are self-attention that can be refined, and which models are refused.
+"""Which modules of a transformers model are self-attention that can be refined, and which models
+are refused.
 
-A module counts as attention if its `forward` goes through transformers' attention interface. That is read
-from the source, as transformers itself does, because models declare it nowhere else.
+A module counts as attention if its `forward` goes through transformers' attention interface. That
+is read from the source, as transformers itself does, because models declare it nowhere else.
 """
 
 import ast
@@ -19,7 +20,9 @@ from torch import nn
 from saobp.equations.checks import first_line
 
 NAME = "saobp"
-"""Of the attention implementation, the config field, and the submodule of each refined attention module."""
+"""Of the attention implementation, the config field, and the submodule of each refined attention
+module.
+"""
 
 # scores bent, sinks beside the keys: probabilities that are not softmax(query key / scale + mask)
 UNSERVED_ARGUMENTS = ("softcap", "s_aux", "sinks", "indices", "topk_indices", "block_indices")
@@ -28,12 +31,19 @@ CROSS_NAMES = re.compile(
     re.IGNORECASE,
 )
 SOURCES = (
-    "key_value_states", "encoder_hidden_states", "cross_attention_states", "context", "context_hidden_states", "key",
-)  # fmt: skip
+    "key_value_states",
+    "encoder_hidden_states",
+    "cross_attention_states",
+    "context",
+    "context_hidden_states",
+    "key",
+)
 """Arguments of attention modules that bring keys of other tokens."""
 DECODER_PATH = re.compile(r"(^|\.)(\w+_)?decoder(\.|$)")
 ATTENTION_NAME = re.compile(r"^(?!.*(Linear|Lightning)).*Attention$")
-PROJECTION = re.compile(r"q|query|qkv|q_proj|q_lin|query_proj|query_key_value|c_attn|to_q|in_proj|Wqkv")
+PROJECTION = re.compile(
+    r"q|query|qkv|q_proj|q_lin|query_proj|query_key_value|c_attn|to_q|in_proj|Wqkv"
+)
 INTERFACE = "ALL_ATTENTION_FUNCTIONS"
 
 
@@ -52,47 +62,83 @@ def attends_twice(module_class: type[nn.Module]) -> bool:
     (forward,) = ast.parse(textwrap.dedent(inspect.getsource(module_class.forward))).body
     steps = [step for step in forward.body if not isinstance(step, (ast.If, ast.For))]
     calls = [node for step in steps for node in ast.walk(step) if isinstance(node, ast.Call)]
-    return sum(isinstance(call.func, ast.Name) and call.func.id == "attention_interface" for call in calls) > 1
+    return (
+        sum(
+            isinstance(call.func, ast.Name) and call.func.id == "attention_interface"
+            for call in calls
+        )
+        > 1
+    )
 
 
 def is_cross_attention(name: str, module: nn.Module) -> bool:
-    """Tell attention from one sequence to another: its rows are not among its columns, so no messages."""
+    """Tell attention from one sequence to another: its rows are not among its columns, so no
+    messages.
+    """
     last = ".".join(name.split(".")[-2:])
     declared = getattr(module, "is_cross_attention", False)
     return bool(declared or CROSS_NAMES.search(type(module).__name__) or CROSS_NAMES.search(last))
 
 
 def in_decoders(model: nn.Module) -> set[nn.Module]:
-    """Return what lies in the decoders of encoder-decoders; a decoder without an encoder, as in OPT, is none."""
-    parts = [part for part in model.modules() if getattr(getattr(part, "config", None), "is_encoder_decoder", False)]
-    return {module for part in parts for name, module in part.named_modules() if DECODER_PATH.search(name)}
+    """Return what lies in the decoders of encoder-decoders; a decoder without an encoder, as in
+    OPT, is none.
+    """
+    parts = [
+        part
+        for part in model.modules()
+        if getattr(getattr(part, "config", None), "is_encoder_decoder", False)
+    ]
+    return {
+        module
+        for part in parts
+        for name, module in part.named_modules()
+        if DECODER_PATH.search(name)
+    }
 
 
 def self_attention_modules(model: nn.Module) -> list[nn.Module]:
     """List the modules to refine: all self-attention, of encoder-decoders the encoder's only."""
     decoders = in_decoders(model)
-    named = [(name, module) for name, module in model.named_modules() if uses_interface(type(module))]
-    modules = [module for name, module in named if not is_cross_attention(name, module) and module not in decoders]
+    named = [
+        (name, module) for name, module in model.named_modules() if uses_interface(type(module))
+    ]
+    modules = [
+        module
+        for name, module in named
+        if not is_cross_attention(name, module) and module not in decoders
+    ]
     if getattr(model.config, "is_encoder_decoder", False):
         modules = [module for module in modules if not is_causal_module(module)]
     return modules
 
 
 def left_plain(model: nn.Module) -> dict[str, str]:
-    """Return what looks like self-attention that cannot be reached: the name of each class, and a path to one."""
-    reached = {part for module in self_attention_modules(model) for part in module.modules()} | in_decoders(model)
+    """Return what looks like self-attention that cannot be reached: the name of each class, and a
+    path to one.
+    """
+    reached = {
+        part for module in self_attention_modules(model) for part in module.modules()
+    } | in_decoders(model)
     found: dict[str, str] = {}
     for path, module in model.named_modules():
         name, parts = type(module).__name__, set(module.modules())
         own = any(PROJECTION.fullmatch(child) for child in module._modules)
         inside = parts & reached or any(uses_interface(type(part)) for part in parts)
-        if ATTENTION_NAME.search(name) and own and not inside and not is_cross_attention(path, module):
+        if (
+            ATTENTION_NAME.search(name)
+            and own
+            and not inside
+            and not is_cross_attention(path, module)
+        ):
             found.setdefault(name, path)
     return found
 
 
 def warn(model: nn.Module) -> None:
-    """Warn whoever called `saobp.apply` of self-attention that stays plain, and of a PEFT model, saved without it."""
+    """Warn whoever called `saobp.apply` of self-attention that stays plain, and of a PEFT model,
+    saved without it.
+    """
     name, found = type(model).__name__, left_plain(model)
     if found:
         said = ", ".join(f"{kind} ({path})" for kind, path in found.items())
@@ -105,7 +151,9 @@ def warn(model: nn.Module) -> None:
 
 
 def refuse(model: nn.Module) -> None:
-    """Raise ValueError, naming the model, unless it has self-attention that can be served exactly."""
+    """Raise ValueError, naming the model, unless it has self-attention that can be served
+    exactly.
+    """
     name = type(model).__name__
     settable = getattr(model, "_can_set_attn_implementation", None)
     if settable is None or not hasattr(model, "config"):
@@ -126,36 +174,53 @@ def refuse(model: nn.Module) -> None:
 
 
 def refuse_module(model: nn.Module, module: nn.Module) -> None:
-    """Raise ValueError if the probabilities of `module` are not a masked softmax of scaled products."""
+    """Raise ValueError if the probabilities of `module` are not a masked softmax of scaled
+    products.
+    """
     name = f"model: {type(model).__name__} ({type(module).__name__})"
     if getattr(module, "sinks", None) is not None:
-        raise ValueError(f"{name} has attention sinks beside the keys; saobp.apply cannot refine it")
+        raise ValueError(
+            f"{name} has attention sinks beside the keys; saobp.apply cannot refine it"
+        )
     if getattr(module, "attn_logit_softcapping", None) is not None:
         raise ValueError(f"{name} caps its attention scores; saobp.apply cannot refine it")
     if attends_twice(type(module)):
-        raise ValueError(f"{name} attends twice and subtracts or joins the two; saobp.apply cannot refine it")
+        raise ValueError(
+            f"{name} attends twice and subtracts or joins the two; saobp.apply cannot refine it"
+        )
     if not hasattr(module, "is_causal"):
         raise ValueError(f"{name} does not say whether it is causal; saobp.apply cannot refine it")
     if is_causal_module(module) and getattr(module, "layer_idx", 0) is None:
-        raise ValueError(f"{name} has no layer_idx, which a cache needs; saobp.apply cannot refine it")
+        raise ValueError(
+            f"{name} has no layer_idx, which a cache needs; saobp.apply cannot refine it"
+        )
 
 
 def without_cache(model: nn.Module) -> dict[str, bool]:
-    """Return what tells a forward pass to keep no cache; with one, packed sequences would look at each other."""
-    return {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
+    """Return what tells a forward pass to keep no cache; with one, packed sequences would look at
+    each other.
+    """
+    return (
+        {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
+    )
 
 
-def maps_of_one_stack(model: nn.Module, run: Callable[[], Iterable[Any]], samples: int, given: str) -> list[Any]:
-    """Run a model and return the (raw, refined) maps of its layers, all (samples, head, L, L) of one size.
+def maps_of_one_stack(
+    model: nn.Module, run: Callable[[], Iterable[Any]], samples: int, given: str
+) -> list[Any]:
+    """Run a model and return the (raw, refined) maps of its layers, all (samples, head, L, L) of
+    one size.
 
-    Raises ValueError that names the model, if its maps are others or none, or what was `given`, if it fails.
+    Raises ValueError that names the model, if its maps are others or none, or what was `given`, if
+    it fails.
     """
     name = type(model).__name__
     try:
         pairs = list(run())
     except torch.OutOfMemoryError:
         raise
-    except Exception as error:  # whatever a model says of ids, lengths or inputs that are not its own
+    # whatever a model says of ids, lengths or inputs that are not its own
+    except Exception as error:
         raise ValueError(f"{given}: {name} cannot run on one ({first_line(error)})") from error
     shapes = {pair and tuple(pair[0].shape) for pair in pairs}
     shape = shapes.pop() if len(shapes) == 1 else None
@@ -165,7 +230,9 @@ def maps_of_one_stack(model: nn.Module, run: Callable[[], Iterable[Any]], sample
 
 
 def is_causal_module(module: nn.Module) -> bool:
-    """Tell whether rows of `module` see earlier keys only; transformers lets a config overrule the module."""
+    """Tell whether rows of `module` see earlier keys only; transformers lets a config overrule the
+    module.
+    """
     return bool(module.is_causal and getattr(getattr(module, "config", None), "is_causal", True))
 
 
@@ -175,4 +242,6 @@ def number_of_heads(module: nn.Module) -> int:
         for attribute in ("num_attention_heads", "num_heads", "n_heads"):
             if isinstance(getattr(holder, attribute, None), int):
                 return getattr(holder, attribute)
-    raise ValueError(f"model: {type(module).__name__} does not say how many heads it has; use one strength for all")
+    raise ValueError(
+        f"model: {type(module).__name__} does not say how many heads it has; use one strength for all"
+    )

@@ -1,4 +1,6 @@
-"""The open questions: rounds of messages, what is moved, other strengths, and the multi-hop study's bookkeeping."""
+"""The open questions: rounds of messages, what is moved, other strengths, and the multi-hop study's
+bookkeeping.
+"""
 
 import json
 import math
@@ -20,16 +22,27 @@ from companion.setup.studies import load_study
 from companion.training import architectures
 
 STORIES = MultiHop(
-    layers=[1], algorithms=["original", "high"], seeds=[0, 1], hops=2, entities=8, items=6, hidden=16, heads=2,
+    layers=[1],
+    algorithms=["original", "high"],
+    seeds=[0, 1],
+    hops=2,
+    entities=8,
+    items=6,
+    hidden=16,
+    heads=2,
     pretrain=RECIPE.changed(length=12, steps=4, warmup=1, evaluations=2),
-)  # fmt: skip
+)
 
 
 def test_rounds_are_those_of_refine_and_change_is_the_mass_they_move():
     attention = (2 * torch.randn(3, 8, 8)).softmax(-1)
-    frame = message_rounds.rounds(attention, 0.5, most=3, dampings=(0.0, 0.4)).set_index(["damping", "round"])
+    frame = message_rounds.rounds(attention, 0.5, most=3, dampings=(0.0, 0.4)).set_index(
+        ["damping", "round"]
+    )
     one, two = (saobp.refine(attention, "high", 0.5, steps=n, damping=0.4) for n in (1, 2))
-    assert frame.loc[(0.4, 2), "change"] == pytest.approx((one - two).abs().sum(-1).mean().item() / 2)
+    assert frame.loc[(0.4, 2), "change"] == pytest.approx(
+        (one - two).abs().sum(-1).mean().item() / 2
+    )
     assert frame.loc[(0.4, 2), "gtd"] == pytest.approx(saobp.gtd(two).mean().item())
     assert (frame.xs(0, level="round")["change"] == 0).all() and len(frame) == 8
 
@@ -37,14 +50,22 @@ def test_rounds_are_those_of_refine_and_change_is_the_mass_they_move():
 def test_one_round_comes_near_where_keys_carry_little_and_overshoots_at_a_sink():
     sink = torch.full((64, 64), 0.5 / 63, dtype=torch.float64).index_fill(1, torch.tensor([0]), 0.5)
     weak, paper = message_rounds.one_round(sink, [1e-3, 0.2]).itertuples()
-    assert weak.left < 0.05 < 0.4 < paper.left and max(weak.still, paper.still) < message_rounds.SETTLED
-    assert paper.before == pytest.approx(32) and paper.after < 0.1 * paper.settled < paper.settled < paper.before
-    share = paper.settled / 64  # a fixed point: the bias that this share gives is its log odds
+    assert (
+        weak.left < 0.05 < 0.4 < paper.left
+        and max(weak.still, paper.still) < message_rounds.SETTLED
+    )
+    assert (
+        paper.before == pytest.approx(32)
+        and paper.after < 0.1 * paper.settled < paper.settled < paper.before
+    )
+    # a fixed point: the bias that this share gives is its log odds
+    share = paper.settled / 64
     c, rest = 1 - math.exp(-0.2), (1 - share) / 63
     bias = 63 * (math.log1p(-c * share) - math.log1p(-c * rest))
     assert math.log(share / (1 - share)) == pytest.approx(bias, abs=1e-4)
     short = message_rounds.one_round(sink, [0.2], most=3)
-    assert short["still"].item() > message_rounds.SETTLED  # three rounds have not settled, and it shows
+    # three rounds have not settled, and it shows
+    assert short["still"].item() > message_rounds.SETTLED
 
 
 def test_heads_and_tokens_say_where_the_mass_went():
@@ -53,12 +74,16 @@ def test_heads_and_tokens_say_where_the_mass_went():
     network = architectures.refine_with(plain, "high", 5.0)
     tokens = torch.stack([torch.as_tensor(RandomText()[n]["input_ids"]) for n in range(4)])
     raw, refined = message_rounds.matrices(network, tokens)
-    heads, words = message_rounds.by_head(raw, refined), message_rounds.by_token(raw, refined, tokens, tokenizer)
+    heads, words = (
+        message_rounds.by_head(raw, refined),
+        message_rounds.by_token(raw, refined, tokens, tokenizer),
+    )
     assert len(heads) == raw.shape[0] * raw.shape[2] and (heads["moved"] > 0).all()
     third = (raw - refined)[2, :, 1].abs().sum(-1).mean().item() / 2
     assert heads.query("layer == 3 and head == 2")["moved"].item() == pytest.approx(third, rel=1e-5)
     assert words["count"].sum() == tokens.numel()
-    assert (words["change"] * words["count"]).sum() == pytest.approx(0, abs=1e-3)  # mass moves, none is lost
+    # mass moves, none is lost
+    assert (words["change"] * words["count"]).sum() == pytest.approx(0, abs=1e-3)
     first = tokens == tokenizer.convert_tokens_to_ids(words["token"].iloc[0])
     sums = refined.sum(-2).mean((0, 2))[first].mean().item()
     assert words["after"].iloc[0] == pytest.approx(sums, rel=1e-5)
@@ -68,9 +93,13 @@ def test_a_multi_hop_run_answers_every_question_with_the_plans_steps_and_is_not_
     recipe = STORIES.pretrain.changed(scheduler="warmup_stable_decay", steps=5)
     plan = STORIES.changed(pretrain=recipe)
     runs = multihop.study(plan, tmp_path)
-    assert [(run["seed"], run["algorithm"]) for run in runs] == [*product((0, 1), ("original", "high"))]
+    assert [(run["seed"], run["algorithm"]) for run in runs] == [
+        *product((0, 1), ("original", "high"))
+    ]
     assert all(len(answers) == 6 * 3 for run in runs for answers in run["outcomes"].values())
-    assert {(run["steps"], run["full_rate"], run["curve"][-1]["step"]) for run in runs} == {(5, 4, 5)}
+    assert {(run["steps"], run["full_rate"], run["curve"][-1]["step"]) for run in runs} == {
+        (5, 4, 5)
+    }
     assert all(run["device"] for run in runs)
     scores = hops.scores(runs)
     assert set(scores["hops"]) == {1, 2} and (scores["asked"] == 18).all()
@@ -78,10 +107,16 @@ def test_a_multi_hop_run_answers_every_question_with_the_plans_steps_and_is_not_
     assert multihop.checks(recipe.changed(steps=10, evaluations=6)) == [0, 2, 4, 6, 8, 10]
     kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
     more = multihop.study(plan.changed(more_seeds={"high": [2]}), tmp_path)
-    assert more[:4] == runs and [(run["algorithm"], run["seed"]) for run in more[4:]] == [("high", 2)]
+    assert more[:4] == runs and [(run["algorithm"], run["seed"]) for run in more[4:]] == [
+        ("high", 2)
+    ]
     now = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
-    assert len(now) == 5 and kept.items() <= now.items(), "what had run stays, though the plan has more seeds"
-    assert multihop.run(STORIES, 1, "high", 0, tmp_path)["curve"][-1]["step"] == 4, "another plan is another run"
+    assert len(now) == 5 and kept.items() <= now.items(), (
+        "what had run stays, though the plan has more seeds"
+    )
+    assert multihop.run(STORIES, 1, "high", 0, tmp_path)["curve"][-1]["step"] == 4, (
+        "another plan is another run"
+    )
     done = min(tmp_path.glob("original-*.json"))
     done.write_text(json.dumps(json.loads(done.read_text()) | {"device": "a CPU, 1 of 2 threads"}))
     said = rf"{done.name}: no run of this version \(device: .*\): delete it and .* again"
@@ -89,14 +124,19 @@ def test_a_multi_hop_run_answers_every_question_with_the_plans_steps_and_is_not_
         multihop.study(plan, tmp_path)
 
 
-def test_a_record_has_the_precision_that_was_chosen_for_its_runs_and_says_how_they_were_trained(tmp_path, monkeypatch):
+def test_a_record_has_the_precision_that_was_chosen_for_its_runs_and_says_how_they_were_trained(
+    tmp_path, monkeypatch
+):
     runs = [exam(2, "high", 0) | {"device": {"name": "a CPU", "threads": 1, "precision": "bf16"}}]
     monkeypatch.setattr(multihop, "study", lambda exam, folder: runs)
     asked = STORIES.changed(pretrain=STORIES.pretrain.changed(precision="auto"))
     saved = multihop.record(asked, tmp_path / "record.json", tmp_path)
     assert saved["device"]["precision"] == "bf16"
     found = {entry["matter"]: entry["ours"] for entry in saved["departures"]}
-    assert found["steps"] == asked.pretrain.steps and found["stories per batch"] == asked.pretrain.batch
+    assert (
+        found["steps"] == asked.pretrain.steps
+        and found["stories per batch"] == asked.pretrain.batch
+    )
     assert found["vocabulary"] == f"{len(questions.tokenizer(asked.entities))} words"
 
 
@@ -106,16 +146,24 @@ def test_the_exam_marks_what_a_hand_made_pass_marks():
     network.eval()
     words, found, nats = network.bert.embeddings.word_embeddings.weight, {}, []
     for item in questions.exam(STORIES):
-        sums = torch.stack([sum(words[token] for token in row if token != 0) for row in item["input_ids"]])[None]
-        types, nowhere = torch.tensor([item["token_type_ids"]]), torch.zeros(1, len(sums[0]), dtype=torch.long)
+        sums = torch.stack(
+            [sum(words[token] for token in row if token != 0) for row in item["input_ids"]]
+        )[None]
+        types, nowhere = (
+            torch.tensor([item["token_type_ids"]]),
+            torch.zeros(1, len(sums[0]), dtype=torch.long),
+        )
         with torch.no_grad():
-            hidden = network.bert(inputs_embeds=sums, token_type_ids=types, position_ids=nowhere).last_hidden_state[0]
+            hidden = network.bert(
+                inputs_embeds=sums, token_type_ids=types, position_ids=nowhere
+            ).last_hidden_state[0]
         rows = network.cls(hidden)[types[0] == 1]
         for row, (distance, ends) in zip(rows, item["asked"], strict=True):
             found.setdefault(distance, []).append(int(row[ends].argmax()) == 0)
             nats.append(-row.log_softmax(-1)[ends[0]].item())
     assert right == dict(sorted(found.items())) and losses == pytest.approx(nats, rel=1e-4)
-    for value in (0.0, math.nan):  # a model that says nothing, or no number, is never right
+    # a model that says nothing, or no number, is never right
+    for value in (0.0, math.nan):
         for weights in network.parameters():
             weights.data.fill_(value)
         assert not any(map(any, exam.outcomes(network)[0].values()))
@@ -147,7 +195,8 @@ def test_high_is_set_against_original_over_depths_and_hops_with_the_error_of_see
         several = whole if (name, layers) == ("high", 4) else half
         outcomes = {"1": none if name == "high" else whole, "2": several, "3": several}
         runs.append(exam(layers, name, seed) | {"chains": 2, "outcomes": outcomes})
-    found, by_seed = hops.gain(runs)  # 0 and 50 points at 2 and 4 layers, one hop left out
+    # 0 and 50 points at 2 and 4 layers, one hop left out
+    found, by_seed = hops.gain(runs)
     assert (found.value, found.seeds, found.items) == (25.0, 2, 4) and by_seed == {0: 25.0, 1: 25.0}
     uneven = [*runs[:-1], runs[-1] | {"outcomes": runs[-1]["outcomes"] | {"3": [1, 1, 0, 0] * 2}}]
     assert hops.gain(uneven)[0].low < hops.gain(uneven)[0].value == (25 + 12.5) / 2
@@ -156,20 +205,31 @@ def test_high_is_set_against_original_over_depths_and_hops_with_the_error_of_see
 
 
 def test_the_order_of_sentences_and_of_their_words_changes_no_answer():
-    network, batch = multihop.encoder(STORIES, 2, "high", 0).eval(), questions.stacked(questions.exam(STORIES)[:3])
+    network, batch = (
+        multihop.encoder(STORIES, 2, "high", 0).eval(),
+        questions.stacked(questions.exam(STORIES)[:3]),
+    )
     del batch["labels"]
     order = torch.randperm(batch["input_ids"].shape[1])
-    shuffled = {"input_ids": batch["input_ids"][:, order].flip(-1), "token_type_ids": batch["token_type_ids"][:, order]}
+    shuffled = {
+        "input_ids": batch["input_ids"][:, order].flip(-1),
+        "token_type_ids": batch["token_type_ids"][:, order],
+    }
     with torch.no_grad():
-        torch.testing.assert_close(network(**batch).logits[:, order], network(**shuffled).logits, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            network(**batch).logits[:, order], network(**shuffled).logits, atol=1e-4, rtol=1e-4
+        )
 
 
 def test_keys_start_as_queries_and_every_algorithm_from_the_same_weights():
     encoders = (multihop.encoder(STORIES, 1, name, 0).bert.encoder for name in ("original", "high"))
     first, second = (encoder.layer[0].attention.self for encoder in encoders)
-    assert torch.equal(first.query.weight, first.key.weight) and torch.equal(first.query.weight, second.query.weight)
+    assert torch.equal(first.query.weight, first.key.weight) and torch.equal(
+        first.query.weight, second.query.weight
+    )
     first.query.weight.data.zero_()
-    assert first.key.weight.any()  # equal, and not the same
+    # equal, and not the same
+    assert first.key.weight.any()
 
 
 @pytest.mark.parametrize("algorithm", ["entropy_reg", "eigen_reg"])
@@ -192,31 +252,44 @@ def test_every_algorithm_of_the_tracked_study_knows_one_hop_and_had_the_same_ste
         assert {found["curve"][-1]["step"] for found in run["metrics"]["multihop"]} == {4000}
 
 
-# Sums in another order, by another vector set or later code, move a loss in its eighth digit, until step 1000 by less
-# than 1e-6 nats, from 1700 on by up to 0.04. λ = 0.21 for 0.2 moves it by 1e-4 before the first step, by 0.03 at 1000.
+# Sums in another order, by another vector set or later code, move a loss in its eighth digit, until
+# step 1000 by less than 1e-6 nats, from 1700 on by up to 0.04. λ = 0.21 for 0.2 moves it by 1e-4
+# before the first step, by 0.03 at 1000.
 EARLY, ROUNDING = 1000, 1e-5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["original", "high"])
-def test_a_tracked_encoder_trained_again_on_its_own_kind_of_processor_gives_the_same_numbers(tmp_path, algorithm):
+def test_a_tracked_encoder_trained_again_on_its_own_kind_of_processor_gives_the_same_numbers(
+    tmp_path, algorithm
+):
     (tracked,) = records.select(records.load(paths.results("stories")), "beyond")
     wanted, runs = (2, algorithm, 0), tracked["metrics"]["multihop"]
     kept = next(run for run in runs if (run["layers"], run["algorithm"], run["seed"]) == wanted)
     name, here = kept["device"]["name"], records.device()["name"]
     if records.kinds([name, here])[here] != name:
-        pytest.skip("trained on another processor, which computes otherwise (data/results/repeats.csv)")
+        pytest.skip(
+            "trained on another processor, which computes otherwise (data/results/repeats.csv)"
+        )
     again = multihop.run(load_study("stories").multihop, *wanted, tmp_path)
-    before, after = ({point["step"]: point["loss"] for point in run["curve"]} for run in (kept, again))
+    before, after = (
+        {point["step"]: point["loss"] for point in run["curve"]} for run in (kept, again)
+    )
     if name == here:
         assert again["outcomes"] == kept["outcomes"], "every answer of the exam"
         assert after == before
-    else:  # the record does not tell its vector set
+    # the record does not tell its vector set
+    else:
         known = [hops for hops, right in kept["outcomes"].items() if all(right)]
-        assert all(again["outcomes"][hops] == kept["outcomes"][hops] for hops in known) and len(known) >= 2
+        assert (
+            all(again["outcomes"][hops] == kept["outcomes"][hops] for hops in known)
+            and len(known) >= 2
+        )
         early = [step for step in before if step <= EARLY]
         assert after.keys() == before.keys() and len(early) == 11
-        assert [after[step] for step in early] == pytest.approx([before[step] for step in early], rel=0, abs=ROUNDING)
+        assert [after[step] for step in early] == pytest.approx(
+            [before[step] for step in early], rel=0, abs=ROUNDING
+        )
 
 
 def test_a_true_difference_is_found_and_none_between_equals():
@@ -243,9 +316,15 @@ EXAM = load_study("stories").multihop.changed(items=40)
 
 
 def answered(right, seed=0):
-    """A run that answers the questions on the paths of `right` and, of the others, one chain in each story."""
+    """A run that answers the questions on the paths of `right` and, of the others, one chain in
+    each story.
+    """
     outcomes = {
-        str(number): [int(number == 1 or path in right or not chain) for path in paths for chain in range(EXAM.chains)]
+        str(number): [
+            int(number == 1 or path in right or not chain)
+            for path in paths
+            for chain in range(EXAM.chains)
+        ]
         for number, paths in questions.paths(EXAM).items()
     }
     return exam(2, "high", seed) | {"chains": EXAM.chains, "outcomes": outcomes}
@@ -254,7 +333,12 @@ def answered(right, seed=0):
 def test_a_percentage_is_taken_apart_by_path_and_runs_that_know_some_paths_alone_are_divided():
     asked = questions.paths(EXAM)
     paths = sorted(set(asked[3]))
-    runs = [answered(paths[:2]), answered(paths, seed=1), answered([], seed=2), answered([]) | {"outcomes": {}}]
+    runs = [
+        answered(paths[:2]),
+        answered(paths, seed=1),
+        answered([], seed=2),
+        answered([]) | {"outcomes": {}},
+    ]
     found = hops.by_path(runs, asked)
     three = found[(found["hops"] == 3) & (found["seed"] == 0)].set_index("path")["accuracy"]
     assert (three[paths[:2]] == 100).all() and np.allclose(three[paths[2:]], 100 / EXAM.chains)
@@ -262,7 +346,8 @@ def test_a_percentage_is_taken_apart_by_path_and_runs_that_know_some_paths_alone
     shown = hops.path_table(found, 3)
     assert list(shown.index) == [(2, "high", 0)] and list(shown.columns) == paths
     assert hops.by_path(runs[-1:], asked).empty, "a run that failed has no row"
-    with pytest.raises(ValueError):  # of an exam with another number of stories
+    # of an exam with another number of stories
+    with pytest.raises(ValueError):
         hops.by_path(runs, questions.paths(EXAM.changed(items=39)))
 
 
@@ -271,7 +356,11 @@ def test_every_seed_trains_on_stories_of_its_own(tmp_path, monkeypatch):
 
     def failed(network, stories, *_, seed, **__):
         drawn.append((stories[0]["words"], seed))
-        return {"curve": [], "failed": {"reason": "no", "message": "no"}, "device": records.device()}
+        return {
+            "curve": [],
+            "failed": {"reason": "no", "message": "no"},
+            "device": records.device(),
+        }
 
     monkeypatch.setattr(multihop.trainer, "attempt", failed)
     for seed in (1, 2):

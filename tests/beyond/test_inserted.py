@@ -1,4 +1,6 @@
-"""What the step does to a public encoder and to a public decoder that are not trained any further."""
+"""What the step does to a public encoder and to a public decoder that are not trained any
+further.
+"""
 
 import math
 import re
@@ -28,10 +30,14 @@ def cosine(one, other):
 
 def test_what_is_kept_of_embeddings_is_what_a_loop_over_texts_and_pairs_finds():
     plain, vectors = torch.randn(2, 5, 7, dtype=torch.float64)
-    before, after = ([cosine(*pair) for pair in combinations(rows.tolist(), 2)] for rows in (plain, vectors))
+    before, after = (
+        [cosine(*pair) for pair in combinations(rows.tolist(), 2)] for rows in (plain, vectors)
+    )
     same = sum(map(cosine, vectors.tolist(), plain.tolist())) / 5
     change = sum(after) / 10 - sum(before) / 10
-    assert inserted.kept(plain, vectors) == pytest.approx((same, change, spearmanr(before, after).statistic))
+    assert inserted.kept(plain, vectors) == pytest.approx(
+        (same, change, spearmanr(before, after).statistic)
+    )
     assert inserted.kept(plain, plain) == pytest.approx((1, 0, 1))
 
     with pytest.raises(ValueError, match="^texts: 2 is too few.*: take 3"):
@@ -59,15 +65,23 @@ def test_the_interval_of_a_difference_holds_no_difference_between_equals():
 
 def test_mean_pooling_does_not_see_padding():
     model, tokenizer = public.load("minilm")
-    texts = ["a short one", "a sentence of rather more words than the first one has, so that it is padded"]
-    together, alone = inserted.embeddings(model, tokenizer, texts), inserted.embeddings(model, tokenizer, texts[:1])
+    texts = [
+        "a short one",
+        "a sentence of rather more words than the first one has, so that it is padded",
+    ]
+    together, alone = (
+        inserted.embeddings(model, tokenizer, texts),
+        inserted.embeddings(model, tokenizer, texts[:1]),
+    )
     assert torch.allclose(together[:1], alone, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
 def decoder():
     study, source = load_study("smoke"), sources.resolve("synthetic")
-    small = study.changed(decoder=study.decoder.changed(pretrain=study.decoder.pretrain.changed(limit_tokens=2_000)))
+    small = study.changed(
+        decoder=study.decoder.changed(pretrain=study.decoder.pretrain.changed(limit_tokens=2_000))
+    )
     tokenizer, *_ = pretraining.texts(small, "gpt2-mini-quarter", source)
     network = pretraining.untrained(small, "gpt2-mini-quarter", "original", 1, tokenizer)
     return Opened("a decoder", network.eval(), tokenizer, "weights of a file, dequantised")
@@ -88,14 +102,21 @@ def test_each_text_and_benchmark_has_a_record_per_strength_that_pairs_with_that_
         if name.endswith(("-0", "-0.1")):
             record = make(tmp_path / f"{name}.json", tmp_path)
             found[record["parameters"]["task"], record["parameters"]["factor"]] = record["metrics"]
-            (split,), asked = record["data"]["splits"], given["ASKED"].get(record["parameters"]["task"])
+            (split,), asked = (
+                record["data"]["splits"],
+                given["ASKED"].get(record["parameters"]["task"]),
+            )
             said = rf"first {asked} rows" if asked else rf"cut at {given['TEXT_TOKENS']}\b"
             assert not split["complete"] and re.search(said, split["note"])
             assert asked is None or split["used"] == asked
-    assert set(found) == {(task, factor) for task in ("wikipedia", "boolq", "race") for factor in ("none", "high")}
+    assert set(found) == {
+        (task, factor) for task in ("wikipedia", "boolq", "race") for factor in ("none", "high")
+    }
     assert found["wikipedia", "none"]["tokens"] == 128
     plain, refined = (found["wikipedia", factor]["losses"] for factor in ("none", "high"))
-    assert len(plain) == len(refined) == 4 and all(one != other for one, other in zip(plain, refined))
+    assert len(plain) == len(refined) == 4 and all(
+        one != other for one, other in zip(plain, refined)
+    )
     assert [len(found["race", factor]["outcomes"]) for factor in ("none", "high")] == [2, 2]
     assert found["boolq", "high"]["items"] == 4
 
@@ -110,7 +131,9 @@ def test_the_command_keeps_the_encoder_s_record_where_the_decoder_is_not_there_a
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(inserted, "WEIGHTS", "nowhere/*.gguf")
-    monkeypatch.setattr(inserted, "run", lambda study, path, folder: path.write_text("the encoder's"))
+    monkeypatch.setattr(
+        inserted, "run", lambda study, path, folder: path.write_text("the encoder's")
+    )
     (tmp_path / "records").mkdir()
     command = plan.command("retrofit-untrained", inserted.Untrained, inserted.records_of)
     encoder = tmp_path / "records" / "13-retrofit-untrained-minilm.json"
@@ -118,5 +141,8 @@ def test_the_command_keeps_the_encoder_s_record_where_the_decoder_is_not_there_a
         encoder.unlink(missing_ok=True)
         told = CliRunner().invoke(command, ["--out", str(encoder.parent), *asked])
         assert (told.exit_code, len(told.output.splitlines())) == (code, code)
-    assert told.output.startswith("Error: nowhere/*.gguf: not there") and encoder.read_text() == "the encoder's"
+    assert (
+        told.output.startswith("Error: nowhere/*.gguf: not there")
+        and encoder.read_text() == "the encoder's"
+    )
     assert [*encoder.parent.iterdir()] == [encoder]

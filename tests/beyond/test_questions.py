@@ -1,4 +1,6 @@
-"""The stories of the multi-hop study: what they state, what they ask, and that nothing but the facts tells."""
+"""The stories of the multi-hop study: what they state, what they ask, and that nothing but the
+facts tells.
+"""
 
 from collections import Counter
 from contextlib import suppress
@@ -12,16 +14,23 @@ from companion.beyond import questions
 from companion.setup.recipes import MultiHop, Pretraining
 
 PLAN = MultiHop(
-    layers=[2], algorithms=["original"], seeds=[0], items=40,
+    layers=[2],
+    algorithms=["original"],
+    seeds=[0],
+    items=40,
     pretrain=Pretraining(length=18, batch=8, steps=4, learning_rate=1e-3, warmup=1, dropout=0.0),
-)  # fmt: skip
+)
 WORDS = questions.tokenizer(PLAN.entities)
 
 
 def sentences(item, kind):
     """The sentences of an item of one kind, as lists of words, padding left out."""
     rows = ([token for token in row if token != WORDS.pad_token_id] for row in item["input_ids"])
-    return [WORDS.convert_ids_to_tokens(row) for row, own in zip(rows, item["token_type_ids"]) if own == kind]
+    return [
+        WORDS.convert_ids_to_tokens(row)
+        for row, own in zip(rows, item["token_type_ids"])
+        if own == kind
+    ]
 
 
 def asked(item):
@@ -32,7 +41,11 @@ def asked(item):
 def follow(known, start, relations):
     """Walk from an entity along relations; exactly one fact must fit at each step."""
     for relation in relations:
-        fits = [{one, other} - {start} for one, name, other in known if name == relation and start in (one, other)]
+        fits = [
+            {one, other} - {start}
+            for one, name, other in known
+            if name == relation and start in (one, other)
+        ]
         ((start,),) = fits
     return start
 
@@ -42,14 +55,21 @@ def test_every_question_of_a_story_follows_from_its_facts(hops):
     plan = PLAN.changed(hops=hops, pretrain=PLAN.pretrain.changed(length=6 * hops))
     for item in (questions.Stories(plan, 7, 20)[index] for index in range(20)):
         known, ends = sentences(item, 0), iter(item["asked"])
-        assert item["labels"] == [next(ends)[1][0] if kind == 1 else -100 for kind in item["token_type_ids"]]
+        assert item["labels"] == [
+            next(ends)[1][0] if kind == 1 else -100 for kind in item["token_type_ids"]
+        ]
         assert len(known) == hops * plan.chains and {len(words) for words in known} == {3}
-        assert Counter(steps for _, steps, _ in asked(item)) == {steps: 3 for steps in range(1, hops + 1)}
+        assert Counter(steps for _, steps, _ in asked(item)) == {
+            steps: 3 for steps in range(1, hops + 1)
+        }
         for words, steps, ends in asked(item):
             assert len(words) == steps + 2 and words[-1] == "[MASK]"
             assert follow(known, words[0], words[1:-1]) == WORDS.convert_ids_to_tokens(ends[0])
-            assert len(set(ends)) == plan.chains  # the others are ends of the other chains
-            assert {WORDS.convert_ids_to_tokens(end) for end in ends} <= {word for fact in known for word in fact}
+            # the others are ends of the other chains
+            assert len(set(ends)) == plan.chains
+            assert {WORDS.convert_ids_to_tokens(end) for end in ends} <= {
+                word for fact in known for word in fact
+            }
 
 
 def test_a_question_tells_its_first_entity_and_no_other_and_the_order_of_its_words_tells_nothing():
@@ -60,13 +80,17 @@ def test_a_question_tells_its_first_entity_and_no_other_and_the_order_of_its_wor
             assert set(words) & entities == {words[0]}
             ways = set()
             for order in permutations(words[1:-1]):
-                with suppress(ValueError):  # no fact fits, so nothing can be unpacked
+                # no fact fits, so nothing can be unpacked
+                with suppress(ValueError):
                     ways.add(follow(known, words[0], order))
             assert ways == {WORDS.convert_ids_to_tokens(ends[0])}
 
 
 def test_how_often_a_word_is_mentioned_says_nothing_about_its_chain():
-    for item in [*(questions.Stories(PLAN, 2, 30)[index] for index in range(30)), *questions.exam(PLAN)]:
+    for item in [
+        *(questions.Stories(PLAN, 2, 30)[index] for index in range(30)),
+        *questions.exam(PLAN),
+    ]:
         shown = Counter(token for row in item["input_ids"] for token in row)
         for names in questions.NAMES.values():
             tokens = {WORDS.convert_tokens_to_ids(name.lower()) for name in names[: PLAN.entities]}
@@ -74,9 +98,13 @@ def test_how_often_a_word_is_mentioned_says_nothing_about_its_chain():
 
 
 def test_a_story_is_told_with_its_answers_and_its_paths_are_those_asked_about():
-    said, paths = [line.split(" -> ") for line in questions.told(PLAN).splitlines()], questions.paths(PLAN)
+    said, paths = (
+        [line.split(" -> ") for line in questions.told(PLAN).splitlines()],
+        questions.paths(PLAN),
+    )
     asked = [words[0].split()[1:-1] for words in said if len(words) == 2]
-    assert (len(said), len(asked)) == (6 * PLAN.chains, 3 * PLAN.chains)  # facts, and a question a chain and hops
+    # facts, and a question a chain and hops
+    assert (len(said), len(asked)) == (6 * PLAN.chains, 3 * PLAN.chains)
     assert list(paths) == [1, 2, 3] and all(len(each) == PLAN.items for each in paths.values())
     assert all(paths[len(relations)][0] == " ".join(relations) for relations in asked)
 
@@ -104,7 +132,10 @@ def test_stories_come_from_their_seed_and_index_alone():
 def test_a_puzzle_never_uses_an_entity_or_a_kind_twice():
     assert len(set(WORDS.get_vocab().values())) == len(WORDS), "every word has a token of its own"
     for seed in range(50):
-        assert all(WORDS.unk_token_id not in row for row in questions.Stories(PLAN, seed, 1)[0]["input_ids"])
+        assert all(
+            WORDS.unk_token_id not in row
+            for row in questions.Stories(PLAN, seed, 1)[0]["input_ids"]
+        )
         story = questions.puzzle(Random(seed), PLAN)
         flat = [entity for layer in story.layers for entity in layer]
         assert len(set(flat)) == len(flat)

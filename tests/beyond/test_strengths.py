@@ -1,4 +1,6 @@
-"""Larger models beside the study's own: which runs are compared, with what interval, and what is said of them."""
+"""Larger models beside the study's own: which runs are compared, with what interval, and what is
+said of them.
+"""
 
 import json
 from unittest.mock import Mock
@@ -18,15 +20,22 @@ from companion.training import trainer
 from companion.training.watch import Diverged
 
 PLAN = Beyond(
-    model="mini-quarter", strengths=[0.0, 0.5], learned=["head", "layer"],
+    model="mini-quarter",
+    strengths=[0.0, 0.5],
+    learned=["head", "layer"],
     pretrain=RECIPE.changed(steps=6, warmup=1, evaluations=3),
-)  # fmt: skip
+)
 SHORT = RECIPE.changed(steps=2, warmup=1, evaluations=1)
 
 
 @pytest.fixture
 def given(tmp_path):
-    return {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
+    return {
+        "text": RandomText(),
+        "held_out": RandomText(),
+        "tokenizer": word_tokenizer(),
+        "folder": tmp_path,
+    }
 
 
 def run(model, strength, seed, loss, device="cpu"):
@@ -37,7 +46,9 @@ def run(model, strength, seed, loss, device="cpu"):
     return known | {"device": {"name": device, "threads": 1, "precision": "fp32"}}
 
 
-RUNS = [run("mini", level, seed, 3.0 + seed * level / 2) for level in (0.0, 0.2) for seed in (1, 2, 3)]
+RUNS = [
+    run("mini", level, seed, 3.0 + seed * level / 2) for level in (0.0, 0.2) for seed in (1, 2, 3)
+]
 RUNS += [run("small", 0.0, 1, 2.5), run("small", 0.08, 1, 2.4)]
 
 
@@ -45,27 +56,44 @@ def test_a_size_is_compared_over_its_pairs_of_seeds_with_the_interval_of_student
     found = strengths.gaps(RUNS).set_index("model")
     reach = 4.302653 * 0.1 / 3**0.5
     mini = found.loc["mini"]
-    assert mini[["difference", "low", "high"]].tolist() == pytest.approx([0.2, 0.2 - reach, 0.2 + reach])
+    assert mini[["difference", "low", "high"]].tolist() == pytest.approx(
+        [0.2, 0.2 - reach, 0.2 + reach]
+    )
     assert mini[["plain", "refined"]].tolist() == pytest.approx([3.0, 3.2])
     assert (mini["layers"], mini["hidden"], mini["strength"], mini["seeds"]) == (4, 256, 0.2, 3)
-    assert found.loc["small", ["low", "high"]].isna().all() and found.loc["small", "difference"] == pytest.approx(-0.1)
+    assert found.loc["small", ["low", "high"]].isna().all() and found.loc[
+        "small", "difference"
+    ] == pytest.approx(-0.1)
     # what is no pair counts for nothing
     failed = [run("mini", 0.2, 4, None), run("mini", 0.0, 4, 9.0), run("medium", 0.0, 1, 2.0)]
-    apart = [run("small", level, 5, 2.0, device=f"{level}") for level in (0.0, 0.08)]  # kinds of processor
+    # kinds of processor
+    apart = [run("small", level, 5, 2.0, device=f"{level}") for level in (0.0, 0.08)]
     assert strengths.gaps([*RUNS, *failed, *apart]).equals(strengths.gaps(RUNS))
     told = [one | {"device": {**one["device"], "name": "AMD EPYC, AVX2"}} for one in RUNS[1:]]
-    early = [RUNS[0] | {"device": {**RUNS[0]["device"], "name": "AMD EPYC"}}]  # without its vector set
+    # without its vector set
+    early = [RUNS[0] | {"device": {**RUNS[0]["device"], "name": "AMD EPYC"}}]
     assert strengths.gaps([*early, *told]).equals(strengths.gaps(RUNS))
     assert strengths.gaps([]).empty
-    assert strengths.gaps([run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]).empty, "of two seeds"
+    assert strengths.gaps([run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]).empty, (
+        "of two seeds"
+    )
 
 
-@pytest.mark.parametrize(("sizes", "said"), [
-    ([{"model": "small"}, {"model": "small", "learning_rate": RECIPE.learning_rate}], "small at learning .* twice"),
-    ([{"model": "small", "precision": RECIPE.precision}, {"model": "small"}], "small at learning .* twice"),
-    ([{"model": "mini-quarter"}], "larger: mini-quarter is the model of beyond itself"),
-    ([{"model": "small", "learning_rate": -1e-3}], "greater than"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        (
+            [{"model": "small"}, {"model": "small", "learning_rate": RECIPE.learning_rate}],
+            "small at learning .* twice",
+        ),
+        (
+            [{"model": "small", "precision": RECIPE.precision}, {"model": "small"}],
+            "small at learning .* twice",
+        ),
+        ([{"model": "mini-quarter"}], "larger: mini-quarter is the model of beyond itself"),
+        ([{"model": "small", "learning_rate": -1e-3}], "greater than"),
+    ],
+)
 def test_sizes_that_would_be_counted_twice_are_refused(sizes, said):
     with pytest.raises(ValueError, match=said):
         PLAN.changed(larger=[Larger(**size) for size in sizes])
@@ -73,8 +101,12 @@ def test_sizes_that_would_be_counted_twice_are_refused(sizes, said):
 
 def test_a_size_by_a_recipe_of_its_own_stands_by_itself():
     for key, own, usual in (("learning_rate", 1e-4, np.nan), ("precision", "bf16", "")):
-        found = strengths.gaps([*RUNS, *(one | {key: own, "curve": [{"loss": 1.0}]} for one in RUNS[-2:])])
-        assert found["model"].tolist() == ["mini", "small", "small"] and found["plain"].tolist() == [3.0, 2.5, 1.0]
+        found = strengths.gaps(
+            [*RUNS, *(one | {key: own, "curve": [{"loss": 1.0}]} for one in RUNS[-2:])]
+        )
+        assert found["model"].tolist() == ["mini", "small", "small"] and found[
+            "plain"
+        ].tolist() == [3.0, 2.5, 1.0]
         assert found[key].tolist() == pytest.approx([usual, usual, own], nan_ok=True)
 
 
@@ -93,10 +125,19 @@ def test_larger_models_are_trained_at_zero_and_at_their_own_strength_each_by_its
 
 def test_the_studys_own_model_comes_first_at_zero_and_at_its_own_strength():
     levels = (0.0, 0.1, 0.2, strengths.BY_HEAD)
-    swept = [{key: value for key, value in run("", level, 1, 3.0).items() if key != "model"} for level in levels]
-    record = {"metrics": {"larger": RUNS, "strengths": swept}, "parameters": {"model": "mini-quarter"}}
+    swept = [
+        {key: value for key, value in run("", level, 1, 3.0).items() if key != "model"}
+        for level in levels
+    ]
+    record = {
+        "metrics": {"larger": RUNS, "strengths": swept},
+        "parameters": {"model": "mini-quarter"},
+    }
     own = strengths.by_size(record)
-    assert [(one["model"], one["strength"]) for one in own[:2]] == [("mini-quarter", 0.0), ("mini-quarter", 0.2)]
+    assert [(one["model"], one["strength"]) for one in own[:2]] == [
+        ("mini-quarter", 0.0),
+        ("mini-quarter", 0.2),
+    ]
     assert own[2:] == RUNS
 
 
@@ -107,7 +148,8 @@ def test_strengths_are_trained_followed_and_read_back(given):
     plain, other = (swept[swept["strength"] == strength].iloc[0] for strength in (0.0, 0.5))
     assert plain["raw_entropy"] == plain["refined_entropy"]
     assert other["refined_largest_column"] < other["raw_largest_column"]
-    for name, heads in ((strengths.BY_HEAD, 4), (strengths.BY_LAYER, 1)):  # each has its own, from the size's own
+    # each has its own, from the size's own
+    for name, heads in ((strengths.BY_HEAD, 4), (strengths.BY_LAYER, 1)):
         went = strengths.learned(runs, name)
         assert went[went["step"] == 0]["strength"].tolist() == pytest.approx([0.2] * 4 * heads)
         assert len(went) == 3 * 4 * heads and went[went["step"] == 6]["strength"].nunique() > 1
@@ -118,8 +160,11 @@ def test_strengths_are_trained_followed_and_read_back(given):
     axes = figure.plot(drawn, 8).axes
     assert [line.get_marker() for line in axes[0].lines].count("D") == 1
     assert "layer" in axes[-1].get_legend().get_texts()[-1].get_text()
-    next(given["folder"].glob("mini-quarter-0.5-42-*.json")).write_text(json.dumps(runs[1] | {"seed": 7}))
-    assert strength_training.study(PLAN, **given)[1]["seed"] == 7  # finished runs are not run again
+    next(given["folder"].glob("mini-quarter-0.5-42-*.json")).write_text(
+        json.dumps(runs[1] | {"seed": 7})
+    )
+    # finished runs are not run again
+    assert strength_training.study(PLAN, **given)[1]["seed"] == 7
 
 
 def test_the_text_that_is_looked_at_makes_no_other_run(given, monkeypatch):
@@ -131,7 +176,9 @@ def test_the_text_that_is_looked_at_makes_no_other_run(given, monkeypatch):
 
 
 def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(given, monkeypatch):
-    monkeypatch.setattr(trainer, "pretrain", Mock(side_effect=Diverged("the loss is nan at step 3")))
+    monkeypatch.setattr(
+        trainer, "pretrain", Mock(side_effect=Diverged("the loss is nan at step 3"))
+    )
     run = strength_training.run(PLAN, 0.5, 0, **given)
     assert (run["curve"], run["failed"]["reason"]) == ([], "the loss is nan at step 3")
     assert run["device"] == records.device()
@@ -140,14 +187,27 @@ def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(given, monkeyp
 
 
 def test_strengths_are_held_against_none_seed_by_seed():
-    starts, gaps = (2.5, 2.9, 2.7), {0.0: (0, 0, 0), 0.2: (-0.1, -0.11, -0.09), "learned": (0.1, -0.1, 0.02)}
-    rows = [(name, seed, starts[seed] + gap) for name, each in gaps.items() for seed, gap in enumerate(each)]
+    starts, gaps = (
+        (2.5, 2.9, 2.7),
+        {0.0: (0, 0, 0), 0.2: (-0.1, -0.11, -0.09), "learned": (0.1, -0.1, 0.02)},
+    )
+    rows = [
+        (name, seed, starts[seed] + gap)
+        for name, each in gaps.items()
+        for seed, gap in enumerate(each)
+    ]
     swept = pd.DataFrame(rows, columns=["strength", "seed", "loss"]).assign(processor="one")
     p = [stats.ttest_1samp(gaps[strength], 0).pvalue for strength in (0.2, "learned")]
     found = strengths.against_plain(swept)
-    assert found["strength"].tolist() == [0.2, "learned"] and found["p_holm"].tolist() == pytest.approx(holm(p))
+    assert found["strength"].tolist() == [0.2, "learned"] and found[
+        "p_holm"
+    ].tolist() == pytest.approx(holm(p))
     one_seed = swept.drop(swept[(swept["strength"] == 0.2) & (swept["seed"] > 0)].index)
     apart = swept[(swept["strength"] == 0.2) == (swept["seed"] > 0)]
-    assert all(strengths.against_plain(frame).empty for frame in (one_seed, apart, strengths.sweep([])))
+    assert all(
+        strengths.against_plain(frame).empty for frame in (one_seed, apart, strengths.sweep([]))
+    )
     elsewhere = swept.assign(processor=np.where(swept["strength"] == 0.2, "another", "one"))
-    assert strengths.against_plain(elsewhere)["strength"].tolist() == ["learned"], "of another processor: not compared"
+    assert strengths.against_plain(elsewhere)["strength"].tolist() == ["learned"], (
+        "of another processor: not compared"
+    )

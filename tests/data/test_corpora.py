@@ -37,12 +37,17 @@ def tokenizer():
 
 def all_ids(tokenizer, separator):
     """Tokenise the texts one after the other, by hand."""
-    return [i for text in TEXTS for i in (*tokenizer(text, add_special_tokens=False)["input_ids"], separator)]
+    return [
+        i
+        for text in TEXTS
+        for i in (*tokenizer(text, add_special_tokens=False)["input_ids"], separator)
+    ]
 
 
 def test_masked_blocks_are_cls_contiguous_text_sep_and_described_for_the_record(source, tokenizer):
     expected = all_ids(tokenizer, tokenizer.sep_token_id)
-    tokenizer(["a hat and a cat", "a"], truncation=True, max_length=3, padding="max_length")  # leaves its mark
+    # leaves its mark
+    tokenizer(["a hat and a cat", "a"], truncation=True, max_length=3, padding="max_length")
     blocks = token_blocks(source, MIXTURE, tokenizer, 16)
     assert len(blocks) == len(expected) // 14 and blocks.tokens == 16 * len(blocks)
     for number, block in enumerate(blocks):
@@ -50,19 +55,35 @@ def test_masked_blocks_are_cls_contiguous_text_sep_and_described_for_the_record(
         assert (ids.shape, ids.dtype) == ((16,), torch.int64)
         body = expected[number * 14 : (number + 1) * 14]
         assert ids.tolist() == [tokenizer.cls_token_id, *body, tokenizer.sep_token_id]
-    text = {"weights": {"a/set": 1.0}, "shares": {"a/set": 1.0}, "documents": 20, "paragraphs": 20, "dropped": 0}
+    text = {
+        "weights": {"a/set": 1.0},
+        "shares": {"a/set": 1.0},
+        "documents": 20,
+        "paragraphs": 20,
+        "dropped": 0,
+    }
     assert blocks.text == text
-    found = corpora.provenance(source, blocks, token_blocks(source, MIXTURE, tokenizer, 16, split="validation"))
-    assert (found["source"], found["fingerprint"], found["text"]) == (source.name, blocks.fingerprint, text)
+    found = corpora.provenance(
+        source, blocks, token_blocks(source, MIXTURE, tokenizer, 16, split="validation")
+    )
+    assert (found["source"], found["fingerprint"], found["text"]) == (
+        source.name,
+        blocks.fingerprint,
+        text,
+    )
     splits = [(split["dataset"], split["split"]) for split in found["splits"]]
     assert splits == [("a/set", "train"), ("a/set", "validation")]
-    about = blocks.folder / "about.json"  # as of a text that was tokenised before counts of the hub had their name
+    # as of a text that was tokenised before counts of the hub had their name
+    about = blocks.folder / "about.json"
     about.write_text(about.read_text().replace("hub_rows", "published_rows"))
     assert corpora.Blocks(blocks.folder).splits == blocks.splits and "hub_rows" in blocks.splits[0]
 
 
 def test_causal_blocks_are_contiguous_text_and_nothing_else(source, tokenizer):
-    tokenizer.eos_token, tokenizer.backend_tokenizer.post_processor = "[MASK]", TemplateProcessing(single="$A")
+    tokenizer.eos_token, tokenizer.backend_tokenizer.post_processor = (
+        "[MASK]",
+        TemplateProcessing(single="$A"),
+    )
     blocks = token_blocks(source, MIXTURE, tokenizer, 10)
     expected = all_ids(tokenizer, tokenizer.eos_token_id)
     flat = torch.cat([item["input_ids"] for item in blocks]).tolist()
@@ -146,16 +167,28 @@ def file(tmp_path_factory):
     return pretraining.write_tokens(tmp_path_factory.mktemp("tokens") / "stories.tar.bz2", "smoke")
 
 
-def test_an_unpacked_file_gives_the_text_that_it_was_made_of_in_the_same_bytes_every_time(file, tmp_path, monkeypatch):
-    assert pretraining.write_tokens(tmp_path / "again.tar.bz2", "smoke").read_bytes() == file.read_bytes()
+def test_an_unpacked_file_gives_the_text_that_it_was_made_of_in_the_same_bytes_every_time(
+    file, tmp_path, monkeypatch
+):
+    assert (
+        pretraining.write_tokens(tmp_path / "again.tar.bz2", "smoke").read_bytes()
+        == file.read_bytes()
+    )
     _, *usual = pretraining.texts(SMOKE, "mini-quarter", sources.resolve("synthetic"))
     monkeypatch.setattr(paths, "cache", lambda: tmp_path)
     study = SMOKE.changed(tokens=str(file))
-    tokenizer, *found = pretraining.texts(study, "mini-quarter", source=None)  # neither the text nor its source is read
+    # neither the text nor its source is read
+    tokenizer, *found = pretraining.texts(study, "mini-quarter", source=None)
     for theirs, ours in zip(usual, found):
-        assert (theirs.fingerprint, theirs.splits, len(theirs)) == (ours.fingerprint, ours.splits, len(ours))
+        assert (theirs.fingerprint, theirs.splits, len(theirs)) == (
+            ours.fingerprint,
+            ours.splits,
+            len(ours),
+        )
         assert torch.equal(theirs[len(theirs) - 1]["input_ids"], ours[len(ours) - 1]["input_ids"])
-    assert tokenizer.vocab_size <= SMOKE.vocabulary and tokenizer.decode(found[0][0]["input_ids"]).startswith("[CLS]")
+    assert tokenizer.vocab_size <= SMOKE.vocabulary and tokenizer.decode(
+        found[0][0]["input_ids"]
+    ).startswith("[CLS]")
     assert corpora.provenance(sources.HubSource(), *found)["source"] == "synthetic"
 
 
@@ -165,15 +198,24 @@ def test_a_full_disk_is_not_taken_for_a_damaged_file(file, tmp_path, monkeypatch
 
     monkeypatch.setattr(paths, "cache", lambda: tmp_path)
     monkeypatch.setattr(tarfile.TarFile, "extractall", full)
-    with pytest.raises(ValueError, match=r"cannot be written \(No space left on device\); free space"):
+    with pytest.raises(
+        ValueError, match=r"cannot be written \(No space left on device\); free space"
+    ):
         corpora.read_file(file)
 
 
-@pytest.mark.parametrize(("other", "said"), [
-    ({"vocabulary": 100}, "vocabulary .*, not 100"), ({"tokenizer": "bert"}, "tokenizer .*, not bert"),
-    ({"corpus": {"local/web": 1.0}}, "corpus .*, not {'local/web': 1.0}"),
-    ({"pretrain": SMOKE.pretrain.changed(limit_tokens=1024), "beyond": None}, r"limit_tokens \d+, not 1024"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"vocabulary": 100}, "vocabulary .*, not 100"),
+        ({"tokenizer": "bert"}, "tokenizer .*, not bert"),
+        ({"corpus": {"local/web": 1.0}}, "corpus .*, not {'local/web': 1.0}"),
+        (
+            {"pretrain": SMOKE.pretrain.changed(limit_tokens=1024), "beyond": None},
+            r"limit_tokens \d+, not 1024",
+        ),
+    ],
+)
 def test_a_file_for_another_study_or_of_less_text_is_refused_in_one_line(file, other, said):
     study = SMOKE.changed(tokens=str(file), **other)
     refused(f"{said}: write it for smoke", pretraining.texts, study, "mini-quarter", None)
@@ -183,6 +225,10 @@ def test_a_missing_a_cut_and_a_foreign_file_are_refused_in_one_line(file, tmp_pa
     cut, foreign = tmp_path / "cut.tar.bz2", tmp_path / "foreign.tar.bz2"
     cut.write_bytes(file.read_bytes()[:-1000])
     foreign.write_text("no archive")
-    cases = {tmp_path / "gone": "no such token file", cut: "not a token file", foreign: "not a token file"}
+    cases = {
+        tmp_path / "gone": "no such token file",
+        cut: "not a token file",
+        foreign: "not a token file",
+    }
     for path, said in cases.items():
         refused(f"{path.name}: {said}.*`saobp tokens", corpora.read_file, path)

@@ -11,22 +11,41 @@ LONG = "this paragraph has more than eight words so that it counts"
 def mixture(root, name="a/set", split="train", **rows):
     """Return a mixture of one data set with the given texts per split."""
     for each, texts in rows.items():
-        write_split(root, name, "default", each, [{"text": t} if isinstance(t, str) else t for t in texts])
+        write_split(
+            root, name, "default", each, [{"text": t} if isinstance(t, str) else t for t in texts]
+        )
     return Mixture(FolderSource(root), {name: 1.0}, split)
 
 
-def test_a_row_the_rows_of_a_book_or_the_lines_of_an_article_are_a_document_and_its_lines_paragraphs(tmp_path):
-    assert list(mixture(tmp_path, train=["one\n\n two ", "three", " \n "])) == [["one", "two"], ["three"]]
+def test_a_row_the_rows_of_a_book_or_the_lines_of_an_article_are_a_document_and_its_lines_paragraphs(
+    tmp_path,
+):
+    assert list(mixture(tmp_path, train=["one\n\n two ", "three", " \n "])) == [
+        ["one", "two"],
+        ["three"],
+    ]
     rows = [{"text": t, "book": b} for t, b in [("one", "x"), ("two", "x"), ("three", "y")]]
     assert list(mixture(tmp_path, train=rows)) == [["one", "two"], ["three"]]
     refused("a/set train: row 0 has no text", list, mixture(tmp_path, train=[{"words": "x"}]))
     # lines of WikiText are joined to articles at titles and not at sections
-    lines = ["", " = First = \n", " Text of 1 @,@ 000 words .\n", " = = Section = = \n", " a = b \n", " = Second = \n"]
+    lines = [
+        "",
+        " = First = \n",
+        " Text of 1 @,@ 000 words .\n",
+        " = = Section = = \n",
+        " a = b \n",
+        " = Second = \n",
+    ]
     found = list(mixture(tmp_path, "Salesforce/wikitext", train=lines))
-    assert found == [["= First =", "Text of 1,000 words .", "= = Section = =", "a = b"], ["= Second ="]]
+    assert found == [
+        ["= First =", "Text of 1,000 words .", "= = Section = =", "a = b"],
+        ["= Second ="],
+    ]
 
 
-def test_a_paragraph_that_occurred_before_or_is_held_out_is_dropped_whatever_its_case_but_for_short_ones(tmp_path):
+def test_a_paragraph_that_occurred_before_or_is_held_out_is_dropped_whatever_its_case_but_for_short_ones(
+    tmp_path,
+):
     texts = [f"{LONG}\nYes, he said.", f"Yes, he said.\n{LONG.upper()}", LONG.replace(" ", "   ")]
     text = mixture(tmp_path, train=texts)
     assert list(text) == [[LONG, "Yes, he said."], ["Yes, he said."]]
@@ -34,7 +53,8 @@ def test_a_paragraph_that_occurred_before_or_is_held_out_is_dropped_whatever_its
     assert (text.mixed()["dropped"], text.mixed()["paragraphs"]) == (2, 5)
     text = mixture(tmp_path, train=[LONG, "kept"], validation=[LONG, LONG])
     assert list(text) == list(text) == [["kept"]]
-    assert list(Mixture(text.source, text.weights, "validation")) == [[LONG], [LONG]]  # as it is
+    # as it is
+    assert list(Mixture(text.source, text.weights, "validation")) == [[LONG], [LONG]]
 
 
 def test_held_out_text_comes_from_the_sets_that_have_some_and_the_others_are_named(tmp_path):
@@ -58,7 +78,8 @@ def test_characters_stay_in_proportion_to_the_weights_while_both_last(sizes, wei
         shares = {name: written[name] / weights[name] for name in sets}
         behind, ahead = sorted(sets, key=shares.__getitem__)
         if shares[behind] < shares[ahead]:
-            assert text[0] == behind or written[behind] == sum(sets[behind])  # or it has run out
+            # or it has run out
+            assert text[0] == behind or written[behind] == sum(sets[behind])
         written[text[0]] += len(text)
     assert written == {name: sum(lengths) for name, lengths in sets.items()}
 
@@ -73,7 +94,8 @@ def test_weights_are_shares_of_what_is_kept_and_the_record_says_what_came_of_the
     mixed = Mixture(FolderSource(tmp_path), {"a/set": 1, "b/set": 3})
     first = [document[0] for _, document in zip(range(100), mixed)]
     assert sum(int(line.split()[1]) >= 500 for line in first) == 75
-    assert len(list(mixed)) == 200  # and when b has run out, a goes on
+    # and when b has run out, a goes on
+    assert len(list(mixed)) == 200
     assert mixed.mixed()["weights"] == {"a/set": 1, "b/set": 3}
     assert mixed.mixed()["shares"] == {"a/set": 0.5, "b/set": 0.5}
 

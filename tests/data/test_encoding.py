@@ -17,7 +17,9 @@ rows = datasets.Dataset.from_list
 
 
 def labelled_race(count, **changes):
-    return rows([{**row, "label": "ABCD".index(row["answer"]), **changes} for row in race_rows(count)])
+    return rows(
+        [{**row, "label": "ABCD".index(row["answer"]), **changes} for row in race_rows(count)]
+    )
 
 
 def test_a_pair_is_cut_in_its_longer_text():
@@ -42,14 +44,22 @@ def test_a_context_keeps_the_end_that_every_option_goes_on_from():
     options = ["red", "blue green black", "long", "hat is"]
     items = rows([{"ctx": ARTICLE, "endings": options, "label": 1}])
     (row,) = encode(TASKS["hellaswag"], items, TOKENIZER, 15)["input_ids"]
-    assert {TOKENIZER.decode(ids).split(" [SEP]")[0] for ids in row} == {"[CLS] " + " ".join(ARTICLE.split()[-9:])}
+    assert {TOKENIZER.decode(ids).split(" [SEP]")[0] for ids in row} == {
+        "[CLS] " + " ".join(ARTICLE.split()[-9:])
+    }
     (whole,) = encode(TASKS["hellaswag"], items, TOKENIZER, 36)["input_ids"]
-    assert [TOKENIZER.decode(ids) for ids in whole] == [f"[CLS] {ARTICLE} [SEP] {option} [SEP]" for option in options]
+    assert [TOKENIZER.decode(ids) for ids in whole] == [
+        f"[CLS] {ARTICLE} [SEP] {option} [SEP]" for option in options
+    ]
 
 
 def test_a_length_that_would_cut_a_question_or_option_is_refused():
-    features = labelled_race(2, options=["red", "blue", "green", "a long long long long long black"])
-    with pytest.raises(ValueError, match=r"length=10 cannot hold question and option whole .* at least 17"):
+    features = labelled_race(
+        2, options=["red", "blue", "green", "a long long long long long black"]
+    )
+    with pytest.raises(
+        ValueError, match=r"length=10 cannot hold question and option whole .* at least 17"
+    ):
         encode(TASKS["race"], features, TOKENIZER, 10)
     assert len(encode(TASKS["race"], features, TOKENIZER, 17)) == 2
 
@@ -75,9 +85,19 @@ def test_a_batch_is_padded_to_its_longest_the_padding_is_masked_and_a_similarity
 
 
 def test_a_batch_of_windows_holds_only_what_a_model_takes():
-    item = {"question": "what?", "context": ARTICLE, "answers": {"text": ["word3"], "answer_start": [18]}}
+    item = {
+        "question": "what?",
+        "context": ARTICLE,
+        "answers": {"text": ["word3"], "answer_start": [18]},
+    }
     features = encode(TASKS["squad"], rows([item] * 2), TOKENIZER, 20)
     assert {"item", "offsets"} <= set(features.column_names)
     batch = collator(TASKS["squad"], TOKENIZER)(list(features))
-    assert set(batch) == {"input_ids", "token_type_ids", "attention_mask", "start_positions", "end_positions"}
+    assert set(batch) == {
+        "input_ids",
+        "token_type_ids",
+        "attention_mask",
+        "start_positions",
+        "end_positions",
+    }
     assert len(batch["start_positions"]) == len(features) > 2

@@ -55,13 +55,21 @@ def test_every_layout_that_the_hub_has_for_a_split_is_read_whole_or_refused(tmp_
             pq.write_table(pa.table({"n": [2 * number + shift, 2 * number + 1 + shift]}), file)
     source = FolderSource(tmp_path)
     assert source.load("owner/set", config, "train")["n"][:] == list(range(6))
-    assert [row["n"] for row in source.stream("owner/set", config, "validation")] == list(range(10, 16))
+    assert [row["n"] for row in source.stream("owner/set", config, "validation")] == list(
+        range(10, 16)
+    )
     assert source.intervals("owner/set", config, "train[:50%]") == [("train", 0, 3)]
     assert source.completeness("owner/set", config, "train")["rows"] == 6
     with pytest.raises(Absent, match=r"no split 'test' \(found: train, validation\)"):
         source.load("owner/set", config, "test")
     (tmp_path / "owner/set" / pattern.format(1)).unlink()
-    refused("2 of the 3 files of split 'train'; copy the others", source.load, "owner/set", config, "train")
+    refused(
+        "2 of the 3 files of split 'train'; copy the others",
+        source.load,
+        "owner/set",
+        config,
+        "train",
+    )
 
 
 def test_a_split_that_lies_there_in_two_layouts_is_read_once(tmp_path):
@@ -74,20 +82,37 @@ def test_a_split_that_lies_there_in_two_layouts_is_read_once(tmp_path):
 
 def test_a_split_is_read_in_order_and_percent_slices_that_meet_share_no_row_and_lose_none(folder):
     source = FolderSource(folder)
-    assert list(source.load("owner/set", "default", "train")) == list(source.stream("owner/set", None, "train")) == ROWS
+    assert (
+        list(source.load("owner/set", "default", "train"))
+        == list(source.stream("owner/set", None, "train"))
+        == ROWS
+    )
     assert source.load("owner/set", None, "train[8:]+validation[:50%]")["label"][:] == [8, 9, 0, 1]
     ((_, start, middle),) = source.intervals("owner/set", None, "train[:67%]")
-    assert (start, source.intervals("owner/set", None, "train[67%:]")) == (0, [("train", middle, 10)])
+    assert (start, source.intervals("owner/set", None, "train[67%:]")) == (
+        0,
+        [("train", middle, 10)],
+    )
 
 
-@pytest.mark.parametrize("split", ["", "../train", "train[", "train[:200%]", "train[5", "a b", "train[:x]"])
+@pytest.mark.parametrize(
+    "split", ["", "../train", "train[", "train[:200%]", "train[5", "a b", "train[:x]"]
+)
 def test_what_is_no_split_is_refused_by_name(folder, split):
     refused("is no (split|slice)", FolderSource(folder).intervals, "owner/set", None, split)
 
 
-def test_completeness_comes_from_the_manifest_and_is_never_that_of_a_slice_or_of_what_no_manifest_knows(folder):
+def test_completeness_comes_from_the_manifest_and_is_never_that_of_a_slice_or_of_what_no_manifest_knows(
+    folder,
+):
     entry = {"published_rows": 7, "complete": True, "note": "the first 4"}
-    write_manifest(folder, {"owner/set": {"default": {"validation": entry}}, "nyu-mll/glue": {"rte": {"train": entry}}})
+    write_manifest(
+        folder,
+        {
+            "owner/set": {"default": {"validation": entry}},
+            "nyu-mll/glue": {"rte": {"train": entry}},
+        },
+    )
 
     def found(split, *named):
         of = FolderSource(folder).completeness("owner/set", "default", split)
@@ -99,7 +124,8 @@ def test_completeness_comes_from_the_manifest_and_is_never_that_of_a_slice_or_of
     assert found("validation[:1]+validation[2:]", "validation") == (3, 7, False, ["4", "3"])
     assert found("train+validation", "manifest.json", "train") == (14, None, False, ["4"])
     write_split(folder, "nyu-mll/glue", "rte", "train", ROWS)
-    for name, complete in (("synthetic", False), ("mirror", True)):  # invented text under a public name is none
+    # invented text under a public name is none
+    for name, complete in (("synthetic", False), ("mirror", True)):
         known = FolderSource(folder, name).completeness("nyu-mll/glue", "rte", "train")
         assert (known["complete"], known["note"]) == (complete, entry["note"])
 
@@ -109,11 +135,20 @@ def test_the_fingerprint_is_of_the_content_and_not_of_the_place(folder, tmp_path
     write_split(other, "owner/set", "default", "train", ROWS, shards=3)
     here, there = (FolderSource(f).fingerprint("owner/set", None, "train") for f in (folder, other))
     assert here == there != FolderSource(other).fingerprint("owner/set", None, "train[:5]")
-    write_split(other, "owner/set", "default", "train", [*ROWS[:-1], {"text": "row 8", "label": 9}], shards=3)
+    write_split(
+        other,
+        "owner/set",
+        "default",
+        "train",
+        [*ROWS[:-1], {"text": "row 8", "label": 9}],
+        shards=3,
+    )
     assert here != FolderSource(other).fingerprint("owner/set", None, "train")
 
 
-def test_a_truncated_file_and_one_of_another_size_than_the_manifest_says_are_named_with_the_remedy(folder):
+def test_a_truncated_file_and_one_of_another_size_than_the_manifest_says_are_named_with_the_remedy(
+    folder,
+):
     write_manifest(folder, {"owner/set": {"default": {"validation_matched": {"bytes": 1}}}})
     source, given = FolderSource(folder), ("owner/set", "default", "validation")
     said = "validation_matched-00000.*where manifest.json says 1; copy the file again"
@@ -131,14 +166,33 @@ def test_what_is_missing_or_outside_is_named_with_what_is_there(folder, tmp_path
     write_split(folder, "owner/set/default", "partial-test", "0000", ROWS)
     source = FolderSource(folder)
     for dataset, config, split, said in (
-        ("owner/set", "default", "test", r"no split 'test' \(found: partial-test, .*train, validation, "),
+        (
+            "owner/set",
+            "default",
+            "test",
+            r"no split 'test' \(found: partial-test, .*train, validation, ",
+        ),
         ("owner/set", "other", "train", r"no configuration 'other' \(found: default\)"),
-        ("owner/none", None, "train", "owner/none: no such data set .found: .*owner/set.*SAOBP_DATA"),
+        (
+            "owner/none",
+            None,
+            "train",
+            "owner/none: no such data set .found: .*owner/set.*SAOBP_DATA",
+        ),
         ("owner/set", "default", "secret", "leads outside"),
         ("owner/away", "default", "train", "leads outside"),
-        *((name, "default", "train", "leads outside") for name in ("../set", "/etc", "owner/../../set")),
-        *((name, "default", "train", "no such data set|no configuration") for name in ("", "owner\\set")),
-        *(("owner/set", config, "train", "no configuration") for config in ("..", "../default", ".")),
+        *(
+            (name, "default", "train", "leads outside")
+            for name in ("../set", "/etc", "owner/../../set")
+        ),
+        *(
+            (name, "default", "train", "no such data set|no configuration")
+            for name in ("", "owner\\set")
+        ),
+        *(
+            ("owner/set", config, "train", "no configuration")
+            for config in ("..", "../default", ".")
+        ),
     ):
         refused(said, source.load, dataset, config, split)
     refused("vocab.txt: no such file", source.files, "owner/set", "vocab.txt")
@@ -146,7 +200,9 @@ def test_what_is_missing_or_outside_is_named_with_what_is_there(folder, tmp_path
     refused(said, resolve("synthetic").load, "saobp/storys", None, "train")
 
 
-def test_the_setting_overrides_the_studies_choice_and_a_missing_folder_is_one_line(folder, monkeypatch):
+def test_the_setting_overrides_the_studies_choice_and_a_missing_folder_is_one_line(
+    folder, monkeypatch
+):
     monkeypatch.chdir(folder)
     refused("nowhere: no such data folder; set SAOBP_DATA", resolve, str(folder / "nowhere"))
     monkeypatch.setenv("SAOBP_DATA", str(folder))
@@ -155,7 +211,9 @@ def test_the_setting_overrides_the_studies_choice_and_a_missing_folder_is_one_li
     assert resolve(str(folder)).name == "hub"
 
 
-def test_the_story_world_is_written_once_whoever_asks_and_again_where_it_is_not_whole(tmp_path, monkeypatch):
+def test_the_story_world_is_written_once_whoever_asks_and_again_where_it_is_not_whole(
+    tmp_path, monkeypatch
+):
     calls = []
 
     def few_rows(folder):
@@ -167,21 +225,28 @@ def test_the_story_world_is_written_once_whoever_asks_and_again_where_it_is_not_
     monkeypatch.setattr(storyworld, "write", few_rows)
     with pytest.raises(KeyboardInterrupt):
         resolve("synthetic")
-    assert not [p for p in tmp_path.iterdir() if p.is_dir()]  # what was cut off leaves nothing under its name
+    # what was cut off leaves nothing under its name
+    assert not [p for p in tmp_path.iterdir() if p.is_dir()]
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: resolve("synthetic"), range(4)))
     assert len(calls) == 2 and len({f.root for f in found}) == 1
     assert len(found[0].load("saobp/stories", None, "train")) == 10
-    for damage in (lambda file: file.unlink(), lambda file: file.write_bytes(file.read_bytes()[:50])):
+    for damage in (
+        lambda file: file.unlink(),
+        lambda file: file.write_bytes(file.read_bytes()[:50]),
+    ):
         (file,) = tmp_path.glob("synthetic-*/**/*.parquet")
         damage(file)
         (tmp_path / f".{found[0].root.name}.killed").mkdir()
         assert len(resolve("synthetic").load("saobp/stories", None, "train")) == 10
-        assert not list(tmp_path.glob(".synthetic-*"))  # nor is what a killed writer left
+        # nor is what a killed writer left
+        assert not list(tmp_path.glob(".synthetic-*"))
     assert len(calls) == 4
 
 
-@pytest.mark.parametrize("text", ['{"owner/set": ', "[1]", '{"a/b": 3}', '{"a/b": {"c": ["train"]}}', '"x"'])
+@pytest.mark.parametrize(
+    "text", ['{"owner/set": ', "[1]", '{"a/b": 3}', '{"a/b": {"c": ["train"]}}', '"x"']
+)
 def test_a_manifest_of_another_shape_is_named(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)
     said = "manifest.json: is not JSON of data set -> config -> split .*; copy it again$"
@@ -192,29 +257,45 @@ WORDS = pa.dictionary(pa.int32(), pa.string())
 ANSWERS = [{"text": ["a"], "answer_start": [0]}, {"text": ["b", "c"], "answer_start": [1, 2]}]
 STRUCTS = [
     pa.struct({"text": pa.list_(pa.string()), "answer_start": pa.list_(pa.int32())}),
-    pa.struct({"text": pa.large_list(pa.large_string()), "answer_start": pa.large_list(pa.int64())}),
+    pa.struct(
+        {"text": pa.large_list(pa.large_string()), "answer_start": pa.large_list(pa.int64())}
+    ),
 ]
 
 
-@pytest.mark.parametrize(("values", "kinds"), [
-    ([None, None], [pa.null(), pa.string()]), (["a", "b"], [pa.string(), pa.large_string(), pa.string_view(), WORDS]),
-    ([["x", "y"], ["z", "w"]], [pa.list_(pa.string()), pa.large_list(pa.large_string()), pa.list_(WORDS, 2)]),
-    (ANSWERS, STRUCTS), ([1, 0], [pa.int64(), pa.int8()]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("values", "kinds"),
+    [
+        ([None, None], [pa.null(), pa.string()]),
+        (["a", "b"], [pa.string(), pa.large_string(), pa.string_view(), WORDS]),
+        (
+            [["x", "y"], ["z", "w"]],
+            [pa.list_(pa.string()), pa.large_list(pa.large_string()), pa.list_(WORDS, 2)],
+        ),
+        (ANSWERS, STRUCTS),
+        ([1, 0], [pa.int64(), pa.int8()]),
+    ],
+)
 def test_shards_of_every_form_that_parquet_has_for_a_column_are_one_split_and_a_foreign_one_is_named(
     tmp_path, values, kinds
 ):
     folder = tmp_path / "owner/set/default"
     folder.mkdir(parents=True)
-    files = [folder / f"train-{number:05d}-of-{len(kinds):05d}.parquet" for number in range(len(kinds))]
+    files = [
+        folder / f"train-{number:05d}-of-{len(kinds):05d}.parquet" for number in range(len(kinds))
+    ]
     for file, kind in zip(files, kinds):
         pq.write_table(pa.table({"column": pa.array(values, kind)}), file)
     source = FolderSource(tmp_path)
     assert source.load("owner/set", None, "train")["column"][:] == values * len(kinds)
-    assert [row["column"] for row in source.stream("owner/set", None, "train")] == values * len(kinds)
+    assert [row["column"] for row in source.stream("owner/set", None, "train")] == values * len(
+        kinds
+    )
     assert source.load("owner/set", None, "train[1:3]")["column"][:] == [values[1], values[0]]
     pq.write_table(pa.table({"column": [[[1]]]}), files[0])
-    refused("owner/set  train: its files do not fit together", source.load, "owner/set", None, "train")
+    refused(
+        "owner/set  train: its files do not fit together", source.load, "owner/set", None, "train"
+    )
 
 
 def builder(hash_="abc", **rows):
@@ -238,7 +319,9 @@ def hub(monkeypatch):
     return asked
 
 
-def test_a_split_is_asked_for_by_the_hubs_own_names_and_a_corpus_streamed_unless_offline(hub, monkeypatch):
+def test_a_split_is_asked_for_by_the_hubs_own_names_and_a_corpus_streamed_unless_offline(
+    hub, monkeypatch
+):
     assert len(HubSource().load("nyu-mll/glue", "rte", "train[:3]")) == 3
     assert hub == [("nyu-mll/glue", "rte", {"split": "train[:3]"})]
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
@@ -248,11 +331,15 @@ def test_a_split_is_asked_for_by_the_hubs_own_names_and_a_corpus_streamed_unless
     assert [options["streaming"] for _, _, options in hub[1:]] == [True, False]
 
 
-def test_completeness_is_measured_against_the_public_counts_and_the_fingerprint_follows_the_revision(hub, monkeypatch):
+def test_completeness_is_measured_against_the_public_counts_and_the_fingerprint_follows_the_revision(
+    hub, monkeypatch
+):
     assert HubSource().completeness("nyu-mll/glue", "rte", "train")["complete"] is True
     short = HubSource().completeness("nyu-mll/glue", "rte", "validation")
     assert short["complete"] is False and numbers_in(short["note"]) == ["270", "277"]
-    with pytest.raises(Absent, match=r"nyu-mll/glue rte: no split 'test' \(found: train, validation\)"):
+    with pytest.raises(
+        Absent, match=r"nyu-mll/glue rte: no split 'test' \(found: train, validation\)"
+    ):
         HubSource().intervals("nyu-mll/glue", "rte", "test")
     before = HubSource().fingerprint("a/b", None, "train")
     assert before == HubSource().fingerprint("a/b", None, "train")
@@ -260,21 +347,31 @@ def test_completeness_is_measured_against_the_public_counts_and_the_fingerprint_
     assert before != HubSource().fingerprint("a/b", None, "train")
 
 
-def test_without_counts_on_the_hub_no_text_is_fetched_to_know_which_splits_there_are(hub, monkeypatch):
+def test_without_counts_on_the_hub_no_text_is_fetched_to_know_which_splits_there_are(
+    hub, monkeypatch
+):
     monkeypatch.setattr(datasets, "load_dataset_builder", builder())
     monkeypatch.setattr(datasets, "get_dataset_split_names", lambda *_, **__: ["train"])
     whole = HubSource().completeness("bookcorpus/bookcorpus", None, "train")
-    assert whole["rows"] == whole["hub_rows"] > 10**7 and not whole["complete"]  # assumed, and said to be
-    assert "no count" in whole["note"] and numbers_in(whole["note"]) == [], "no number that the hub did not state"
+    # assumed, and said to be
+    assert whole["rows"] == whole["hub_rows"] > 10**7 and not whole["complete"]
+    assert "no count" in whole["note"] and numbers_in(whole["note"]) == [], (
+        "no number that the hub did not state"
+    )
     assert HubSource().completeness("my/own", None, "train")["hub_rows"] is None
     with pytest.raises(Absent, match=r"no split 'validation' \(found: train\)"):
         HubSource().intervals("bookcorpus/bookcorpus", None, "validation")
     assert hub == []
-    assert HubSource().intervals("my/own", None, "train[1:]") == [("train", 1, 3)] and len(hub) == 1  # counted then
+    # counted then
+    assert HubSource().intervals("my/own", None, "train[1:]") == [("train", 1, 3)] and len(hub) == 1
 
 
-@pytest.mark.parametrize("error", [ConnectionError("no route\nat all"), FileNotFoundError("gone"), TimeoutError()])
-def test_a_failure_of_the_hub_at_once_or_midway_is_one_line_and_not_taken_for_a_full_disk(monkeypatch, error):
+@pytest.mark.parametrize(
+    "error", [ConnectionError("no route\nat all"), FileNotFoundError("gone"), TimeoutError()]
+)
+def test_a_failure_of_the_hub_at_once_or_midway_is_one_line_and_not_taken_for_a_full_disk(
+    monkeypatch, error
+):
     def rows():
         yield {"text": "one"}
         raise error

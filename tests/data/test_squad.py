@@ -17,7 +17,11 @@ TOKENIZER = word_tokenizer(CONTEXT, QUESTION)
 
 def question(answer="Ben", context=CONTEXT, asked=QUESTION):
     start = context.find(answer)
-    return {"question": asked, "context": context, "answers": {"text": [answer], "answer_start": [start]}}
+    return {
+        "question": asked,
+        "context": context,
+        "answers": {"text": [answer], "answer_start": [start]},
+    }
 
 
 def windows(*items, length=20):
@@ -34,18 +38,35 @@ def sure(features, width):
 
 
 def test_answers_are_normalised_as_the_owners_do():
-    normal = {"The  Cat's\tHat!": "cats hat", "a an the": "", "Theatre, an anthem": "theatre anthem", "U.S.": "us"}
-    normal |= {"the-end": "theend", "“quoted”": "“quoted”"}  # the owners drop ASCII punctuation alone
+    normal = {
+        "The  Cat's\tHat!": "cats hat",
+        "a an the": "",
+        "Theatre, an anthem": "theatre anthem",
+        "U.S.": "us",
+    }
+    # the owners drop ASCII punctuation alone
+    normal |= {"the-end": "theend", "“quoted”": "“quoted”"}
     assert {text: squad.normalize_answer(text) for text in normal} == normal
 
 
-@pytest.mark.parametrize(("prediction", "golds", "exact", "f1"), [
-    ("the Cat", ["cat"], 1, 1.0), ("dog", ["cat"], 0, 0.0), ("", ["cat"], 0, 0.0), ("cat", [], 0, 0.0),
-    ("black cat", ["cat"], 0, 2 / 3), ("cat", ["a big black cat"], 0, 0.5),  # precision 1/2 and 1, recall 1 and 1/3
-    ("cat", ["dog", "the cat"], 1, 1.0),  # the nearest gold answer counts
-    ("cat cat", ["cat"], 0, 2 / 3),  # a word is shared as often as both have it
-    ("the", ["a"], 1, 0.0),  # as the owners' script has it
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("prediction", "golds", "exact", "f1"),
+    [
+        ("the Cat", ["cat"], 1, 1.0),
+        ("dog", ["cat"], 0, 0.0),
+        ("", ["cat"], 0, 0.0),
+        ("cat", [], 0, 0.0),
+        # precision 1/2 and 1, recall 1 and 1/3
+        ("black cat", ["cat"], 0, 2 / 3),
+        ("cat", ["a big black cat"], 0, 0.5),
+        # the nearest gold answer counts
+        ("cat", ["dog", "the cat"], 1, 1.0),
+        # a word is shared as often as both have it
+        ("cat cat", ["cat"], 0, 2 / 3),
+        # as the owners' script has it
+        ("the", ["a"], 1, 0.0),
+    ],
+)
 def test_exact_match_and_f1_by_hand(prediction, golds, exact, f1):
     assert exact_match_and_f1(prediction, golds) == (exact, pytest.approx(f1))
 
@@ -54,7 +75,9 @@ def test_exact_match_and_f1_by_hand(prediction, golds, exact, f1):
 def test_f1_is_symmetric_bounded_and_full_for_an_exact_match_with_words(prediction, golds):
     exact, f1 = exact_match_and_f1(prediction, golds)
     assert 0 <= f1 <= 1
-    assert exact_match_and_f1(prediction, golds[:1]) == pytest.approx(exact_match_and_f1(golds[0], [prediction]))
+    assert exact_match_and_f1(prediction, golds[:1]) == pytest.approx(
+        exact_match_and_f1(golds[0], [prediction])
+    )
     if exact and squad.normalize_answer(prediction):
         assert f1 == 1
 
@@ -63,25 +86,46 @@ def test_windows_overlap_leave_no_context_token_out_and_without_the_whole_answer
     _, features = windows(question())
     assert len(features) > 1
     seen = [{tuple(span) for span in row["offsets"] if span[0] >= 0} for row in features]
-    whole = TOKENIZER(CONTEXT, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    whole = TOKENIZER(CONTEXT, add_special_tokens=False, return_offsets_mapping=True)[
+        "offset_mapping"
+    ]
     assert set.union(*seen) == set(whole)
     assert [len(a & b) for a, b in zip(seen, seen[1:])] == [6] * (len(seen) - 1)
     assert all(len(row["input_ids"]) <= 20 for row in features)
-    _, features = windows(question("Ben, a"))  # of which the first and the last have a part
+    # of which the first and the last have a part
+    _, features = windows(question("Ben, a"))
     spans = [(row["offsets"], row["start_positions"], row["end_positions"]) for row in features]
-    found = [CONTEXT[held[first][0] : held[last][1]] if first or last else None for held, first, last in spans]
+    found = [
+        CONTEXT[held[first][0] : held[last][1]] if first or last else None
+        for held, first, last in spans
+    ]
     assert found == [None, "Ben, a", None]
 
 
-@pytest.mark.parametrize(("context", "text", "start", "named"), [
-    (CONTEXT, " Ben", 47, "Ben"), (CONTEXT, "Ben,", 48, "Ben,"),  # a blank is no token's
-    ("Ada met Jose\u0301 today.", "Jose\u0301", 8, "Jose"),  # nor is an accent
-    (CONTEXT, "own of Elm", 22, "town of Elmere"),  # whole tokens
-    (CONTEXT, "the red kite", 0, None), (CONTEXT, "Ada.", -4, None),  # it is not there
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("context", "text", "start", "named"),
+    [
+        # a blank is no token's
+        (CONTEXT, " Ben", 47, "Ben"),
+        (CONTEXT, "Ben,", 48, "Ben,"),
+        # nor is an accent
+        ("Ada met Jose\u0301 today.", "Jose\u0301", 8, "Jose"),
+        # whole tokens
+        (CONTEXT, "own of Elm", 22, "town of Elmere"),
+        # it is not there
+        (CONTEXT, "the red kite", 0, None),
+        (CONTEXT, "Ada.", -4, None),
+    ],
+)
 def test_an_answer_is_the_whole_tokens_of_the_span_where_it_says_it_is(context, text, start, named):
-    item = {"question": QUESTION, "context": context, "answers": {"text": [text], "answer_start": [start]}}
-    (row,) = encode(TASKS["squad"], datasets.Dataset.from_list([item]), word_tokenizer(context, QUESTION), 60)
+    item = {
+        "question": QUESTION,
+        "context": context,
+        "answers": {"text": [text], "answer_start": [start]},
+    }
+    (row,) = encode(
+        TASKS["squad"], datasets.Dataset.from_list([item]), word_tokenizer(context, QUESTION), 60
+    )
     begin, end = row["offsets"][row["start_positions"]][0], row["offsets"][row["end_positions"]][1]
     assert (context[begin:end] if row["start_positions"] else None) == named
 
@@ -114,19 +158,29 @@ def test_the_best_span_equals_the_slow_search(seed, tokens):
     offsets = np.array([[-1, -1]] * 3 + [[n, n + 1] for n in range(tokens)] + [[-1, -1]])
     start, end = random.normal(size=(2, len(offsets) + 4))
     last = 3 + tokens
-    spans = [(start[i] + end[j], i, j) for i in range(3, last) for j in range(i, min(i + squad.ANSWER_TOKENS, last))]
+    spans = [
+        (start[i] + end[j], i, j)
+        for i in range(3, last)
+        for j in range(i, min(i + squad.ANSWER_TOKENS, last))
+    ]
     found = best_span(start, end, offsets)
     # only the likeliest starts and ends are paired, so a long window may miss the very best
     assert found[1:] in [s[1:] for s in spans]
     if tokens <= squad.CANDIDATES:
         assert found == pytest.approx(max(spans))
-    crossed = best_span(np.arange(60.0), -np.arange(60.0), np.array([[n, n + 1] for n in range(60)]))
-    assert (crossed[0], crossed[2] - crossed[1]) == (0.0, 0), "where the likely starts lie behind the likely ends"
+    crossed = best_span(
+        np.arange(60.0), -np.arange(60.0), np.array([[n, n + 1] for n in range(60)])
+    )
+    assert (crossed[0], crossed[2] - crossed[1]) == (0.0, 0), (
+        "where the likely starts lie behind the likely ends"
+    )
 
 
 def test_a_long_question_loses_its_end_and_a_length_without_room_for_a_context_is_refused():
     _, features = windows(question(asked="who " * 60), length=24)
     text = TOKENIZER.decode(features[0]["input_ids"])
     assert text.count("who") == 12 and "ada lives" in text
-    with pytest.raises(ValueError, match="length=12 leaves 4 tokens for a context, of which 4 overlap"):
+    with pytest.raises(
+        ValueError, match="length=12 leaves 4 tokens for a context, of which 4 overlap"
+    ):
         windows(question(), length=12)

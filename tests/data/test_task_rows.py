@@ -8,7 +8,10 @@ from companion.data.sources import FolderSource, resolve
 from companion.data.task_rows import _answered, load_reported, load_task
 from companion.setup.tasks_and_metrics import TASKS
 
-PAIRS = [{"sentence1": f"a {n}", "sentence2": f"b {n}", "label": n % 2, "idx": n, "hops": n % 4} for n in range(50)]
+PAIRS = [
+    {"sentence1": f"a {n}", "sentence2": f"b {n}", "label": n % 2, "idx": n, "hops": n % 4}
+    for n in range(50)
+]
 
 
 @pytest.fixture
@@ -25,13 +28,20 @@ def test_the_papers_benchmarks_are_there_with_the_papers_headline_and_their_outp
     glue = {"cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"}
     assert set(TASKS) == glue | {"squad", "hellaswag", "race", "boolq"}
     special = {"cola": "matthews", "stsb": "pearson", "squad": "exact_match"}
-    assert {name: spec.headline for name, spec in TASKS.items() if spec.headline != "accuracy"} == special
-    outputs = {"mnli": 3, "stsb": 1, "hellaswag": 1, "race": 1}  # a class, a similarity, an option; the others have two
-    assert {name: spec.num_labels for name, spec in TASKS.items() if spec.num_labels != 2} == outputs
+    assert {
+        name: spec.headline for name, spec in TASKS.items() if spec.headline != "accuracy"
+    } == special
+    # a class, a similarity, an option; the others have two
+    outputs = {"mnli": 3, "stsb": 1, "hellaswag": 1, "race": 1}
+    assert {
+        name: spec.num_labels for name, spec in TASKS.items() if spec.num_labels != 2
+    } == outputs
     assert TASKS["mnli"].evaluation_split == "validation_matched"
 
 
-def test_the_development_slice_is_a_tenth_of_train_and_shares_no_row_with_it_and_a_limit_draws_rows(source, tmp_path):
+def test_the_development_slice_is_a_tenth_of_train_and_shares_no_row_with_it_and_a_limit_draws_rows(
+    source, tmp_path
+):
     task = load_task("rte", source)
     train, development = (set(part["idx"][:]) for part in (task.train, task.development))
     assert (len(train), len(development), len(task.evaluation)) == (45, 5, 12)
@@ -39,19 +49,31 @@ def test_the_development_slice_is_a_tenth_of_train_and_shares_no_row_with_it_and
     assert not train & development and train | development == set(range(50))
     task = load_task("rte", source, limits=(20, 6))
     assert (len(task.train) + len(task.development), len(task.evaluation)) == (20, 6)
-    assert load_task("rte", source, limits=(20, None)).train["idx"][:] == task.train["idx"][:], "the same in every run"
+    assert load_task("rte", source, limits=(20, None)).train["idx"][:] == task.train["idx"][:], (
+        "the same in every run"
+    )
     assert sorted(task.evaluation["idx"][:]) == task.evaluation["idx"][:]
-    assert [(split["used"], split["complete"]) for split in task.splits] == [(20, False), (6, False)]
+    assert [(split["used"], split["complete"]) for split in task.splits] == [
+        (20, False),
+        (6, False),
+    ]
     assert all(re.search(rf"\b{split['used']}\b.* drawn", split["note"]) for split in task.splits)
     write_split(tmp_path, "nyu-mll/glue", "rte", "train", PAIRS * 240)
-    assert len(load_task("rte", source).development) == 1000  # at most
+    # at most
+    assert len(load_task("rte", source).development) == 1000
 
 
 @pytest.mark.parametrize(
-    ("name", "passage"), [("race", "article"), ("squad", "context"), ("boolq", "passage"), ("qnli", "sentence")]
+    ("name", "passage"),
+    [("race", "article"), ("squad", "context"), ("boolq", "passage"), ("qnli", "sentence")],
 )
 def test_questions_of_one_passage_are_all_trained_on_or_all_set_aside(name, passage, tmp_path):
-    row = race_rows(1)[0] | {"context": "", "answers": {"text": ["P"], "answer_start": [0]}, "sentence": "", "label": 0}
+    row = race_rows(1)[0] | {
+        "context": "",
+        "answers": {"text": ["P"], "answer_start": [0]},
+        "sentence": "",
+        "label": 0,
+    }
     row |= {"passage": "", "answer": True} if name == "boolq" else {}
     rows = [row | {passage: f"Passage {n % 12}.", "question": f"Which is {n}?"} for n in range(60)]
     for split in ("train", "validation"):
@@ -72,7 +94,12 @@ def test_a_substitute_split_is_named_in_the_notes_and_slices_of_one_may_train_an
 
 
 @pytest.mark.parametrize(
-    "splits", [("validation", "validation"), ("validation[:60%]", "validation[50%:]"), ("validation+test", "test[:1]")]
+    "splits",
+    [
+        ("validation", "validation"),
+        ("validation[:60%]", "validation[50%:]"),
+        ("validation+test", "test[:1]"),
+    ],
 )
 def test_training_on_reported_rows_is_refused(source, splits):
     refused("race: the splits .* share rows; slice them apart", load_task, "race", source, splits)
@@ -82,8 +109,12 @@ def test_reported_rows_need_no_train_split_and_are_those_of_the_whole_task(sourc
     refused("no split 'train'", load_task, "race", source)
     spec, rows, split = load_reported("race", source, split="test", limit=6)
     whole = load_task("race", source, ("validation", "test"), (None, 6))
-    known = whole.splits[1]["note"].removeprefix(split["note"])  # of a passage of train: who does not train knows none
-    assert rows[:] == whole.evaluation[:] and split | {"note": split["note"] + known} == whole.splits[1]
+    # of a passage of train: who does not train knows none
+    known = whole.splits[1]["note"].removeprefix(split["note"])
+    assert (
+        rows[:] == whole.evaluation[:]
+        and split | {"note": split["note"] + known} == whole.splits[1]
+    )
     assert spec.evaluation_split == "test" and "validation" in split["note"]
     assert re.search(r"\b6\b.* about a passage of train", known)
     assert len(load_reported("race", source)[1]) == 20
@@ -97,34 +128,73 @@ SWAG = {"ctx": "He", "endings": ["w", "x", "y", "z"], "label": "3"}
 BOOLQ = {"question": "q", "passage": "p", "answer": True}
 
 
-@pytest.mark.parametrize(("name", "row", "column", "values", "labels"), [
-    ("race", RACE, "answer", "DBAC", [3, 1, 0, 2]), ("hellaswag", SWAG, "label", "2301", [2, 3, 0, 1]),
-    ("boolq", BOOLQ, "answer", [True, False], [1, 0]), ("stsb", STSB, "label", [1.0, 2.5], [1.0, 2.5]),
-    ("rte", RTE, "label", [0.0, 1.0], [0, 1]),  # whole numbers written as floats
-])  # fmt: skip
-def test_answers_become_numbers_whatever_the_owners_call_them(tmp_path, name, row, column, values, labels):
+@pytest.mark.parametrize(
+    ("name", "row", "column", "values", "labels"),
+    [
+        ("race", RACE, "answer", "DBAC", [3, 1, 0, 2]),
+        ("hellaswag", SWAG, "label", "2301", [2, 3, 0, 1]),
+        ("boolq", BOOLQ, "answer", [True, False], [1, 0]),
+        ("stsb", STSB, "label", [1.0, 2.5], [1.0, 2.5]),
+        # whole numbers written as floats
+        ("rte", RTE, "label", [0.0, 1.0], [0, 1]),
+    ],
+)
+def test_answers_become_numbers_whatever_the_owners_call_them(
+    tmp_path, name, row, column, values, labels
+):
     spec = TASKS[name]
-    write_split(tmp_path, spec.dataset, spec.config, "validation", [row | {column: value} for value in values])
+    write_split(
+        tmp_path,
+        spec.dataset,
+        spec.config,
+        "validation",
+        [row | {column: value} for value in values],
+    )
     found = load_reported(name, FolderSource(tmp_path))[1]["label"][:]
     assert found == labels and [*map(type, found)] == [*map(type, labels)]
 
 
-@pytest.mark.parametrize(("name", "good", "column", "value", "says"), [
-    ("rte", RTE, "label", None, "None is no answer"), ("rte", RTE, "label", -1, "-1 is no answer"),
-    ("rte", RTE, "label", 2, "2 is not one of"), ("rte", RTE, "sentence2", None, "None is not a text"),
-    ("stsb", STSB, "label", float("nan"), "nan is no answer"),
-    ("stsb", STSB, "label", float("inf"), "inf is not a similarity from 0 to 5"),
-    *(("race", RACE, "options", few, "is not 4 texts") for few in (["x", "y", "z"], ["w", None, "y", "z"])),
-    ("race", RACE, "answer", "E", "'E' is not one of A, B, C, D"),
-    ("hellaswag", SWAG, "label", "4", "'4' is not one of 0, 1"), ("boolq", BOOLQ, "answer", None, "is no answer"),
-    ("squad", SQUAD, "answers", {"text": [], "answer_start": []}, "is no answer"),
-    ("squad", SQUAD, "answers", {"text": [" "], "answer_start": [0]}, "is no answer"),
-    *(("squad", SQUAD, "answers", {"text": texts, "answer_start": starts}, "is not one answer_start per text")
-      for texts, starts in ((["Ben", "Ben"], [0]), (["Ben"], [None]))),
-    ("squad", SQUAD, "answers", {"text": ["Ada"], "answer_start": [0]}, "1 of 20 rows do not occur"),
-    ("rte", RTE | {"hops": 1}, "hops", None, "None is not a count"),
-])  # fmt: skip
-def test_a_value_that_no_column_may_hold_is_named_by_its_place(tmp_path, name, good, column, value, says):
+@pytest.mark.parametrize(
+    ("name", "good", "column", "value", "says"),
+    [
+        ("rte", RTE, "label", None, "None is no answer"),
+        ("rte", RTE, "label", -1, "-1 is no answer"),
+        ("rte", RTE, "label", 2, "2 is not one of"),
+        ("rte", RTE, "sentence2", None, "None is not a text"),
+        ("stsb", STSB, "label", float("nan"), "nan is no answer"),
+        ("stsb", STSB, "label", float("inf"), "inf is not a similarity from 0 to 5"),
+        *(
+            ("race", RACE, "options", few, "is not 4 texts")
+            for few in (["x", "y", "z"], ["w", None, "y", "z"])
+        ),
+        ("race", RACE, "answer", "E", "'E' is not one of A, B, C, D"),
+        ("hellaswag", SWAG, "label", "4", "'4' is not one of 0, 1"),
+        ("boolq", BOOLQ, "answer", None, "is no answer"),
+        ("squad", SQUAD, "answers", {"text": [], "answer_start": []}, "is no answer"),
+        ("squad", SQUAD, "answers", {"text": [" "], "answer_start": [0]}, "is no answer"),
+        *(
+            (
+                "squad",
+                SQUAD,
+                "answers",
+                {"text": texts, "answer_start": starts},
+                "is not one answer_start per text",
+            )
+            for texts, starts in ((["Ben", "Ben"], [0]), (["Ben"], [None]))
+        ),
+        (
+            "squad",
+            SQUAD,
+            "answers",
+            {"text": ["Ada"], "answer_start": [0]},
+            "1 of 20 rows do not occur",
+        ),
+        ("rte", RTE | {"hops": 1}, "hops", None, "None is not a count"),
+    ],
+)
+def test_a_value_that_no_column_may_hold_is_named_by_its_place(
+    tmp_path, name, good, column, value, says
+):
     spec = TASKS[name]
     rows = [good] * 13 + [good | {column: value}] + [good] * 6
     write_split(tmp_path, spec.dataset, spec.config, "train", [good] * 20)
@@ -146,8 +216,20 @@ def test_a_missing_column_and_a_split_of_too_few_rows_are_refused_by_name(tmp_pa
     for train, said in (("train[:1]", "1 row"), ("train[:0]", "0 rows")):
         said = re.escape(f"nyu-mll/glue rte {train}: {said}; give at least 2")
         refused(said, load_task, "rte", source, (train, "validation"))
-    refused("train: 50 rows, of which 1 may be drawn; give at least 2", load_task, "rte", source, limits=(1, None))
-    refused(r"validation\[:0\]: 0 rows; give at least 1", load_reported, "rte", source, split="validation[:0]")
+    refused(
+        "train: 50 rows, of which 1 may be drawn; give at least 2",
+        load_task,
+        "rte",
+        source,
+        limits=(1, None),
+    )
+    refused(
+        r"validation\[:0\]: 0 rows; give at least 1",
+        load_reported,
+        "rte",
+        source,
+        split="validation[:0]",
+    )
     write_split(tmp_path, "nyu-mll/glue", "rte", "train", [{"sentence1": "a", "label": 1}] * 20)
     refused("nyu-mll/glue rte train: no column sentence2", load_task, "rte", source)
 
@@ -158,22 +240,40 @@ def test_every_benchmark_of_the_story_world_has_what_its_columns_must_hold(name)
     assert len(rows) == 50 or len(rows) == split["rows"]
 
 
-@pytest.mark.parametrize(("name", "names", "labels"), [
-    ("sst2", ["positive", "negative"], [1, 0]), ("sst2", ["negative", "positive"], [0, 1]),
-    ("mrpc", ["equivalent", "not_equivalent"], [1, 0]), ("qqp", ["not_duplicate", "duplicate"], [0, 1]),
-    ("rte", ["not_entailment", "entailment"], [1, 0]), ("sst2", ["0", "1"], [0, 1]),
-    ("mnli", ["contradiction", "neutral", "entailment"], [2, 1, 0]), ("cola", ["acceptable", "bad"], None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "names", "labels"),
+    [
+        ("sst2", ["positive", "negative"], [1, 0]),
+        ("sst2", ["negative", "positive"], [0, 1]),
+        ("mrpc", ["equivalent", "not_equivalent"], [1, 0]),
+        ("qqp", ["not_duplicate", "duplicate"], [0, 1]),
+        ("rte", ["not_entailment", "entailment"], [1, 0]),
+        ("sst2", ["0", "1"], [0, 1]),
+        ("mnli", ["contradiction", "neutral", "entailment"], [2, 1, 0]),
+        ("cola", ["acceptable", "bad"], None),
+    ],
+)
 def test_numbers_of_named_classes_are_read_by_their_names(name, names, labels):
     spec, count = TASKS[name], len(names)
-    rows = Dataset.from_dict({**{text: ["a"] * count for text in spec.texts}, "label": list(range(count))})
+    rows = Dataset.from_dict(
+        {**{text: ["a"] * count for text in spec.texts}, "label": list(range(count))}
+    )
     rows = rows.cast_column("label", ClassLabel(names=names))
     if labels is None:
-        refused("classes acceptable, bad are not unacceptable, acceptable", _answered, spec, rows, "train")
+        refused(
+            "classes acceptable, bad are not unacceptable, acceptable",
+            _answered,
+            spec,
+            rows,
+            "train",
+        )
     else:
         assert _answered(spec, rows, "train")["label"][:] == labels
 
 
 def test_answers_that_come_as_one_mapping_each_are_read_as_one_of_lists():
     rows = Dataset.from_list([SQUAD | {"answers": [{"text": "Ben", "answer_start": 0}]}])
-    assert _answered(TASKS["squad"], rows, "train")["answers"][0] == {"text": ["Ben"], "answer_start": [0]}
+    assert _answered(TASKS["squad"], rows, "train")["answers"][0] == {
+        "text": ["Ben"],
+        "answer_start": [0],
+    }

@@ -10,7 +10,13 @@ from beartype import beartype
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import jaxtyped
-from reference import algorithm_1, equation_11, equation_15, exact_marginals, loopy_belief_propagation
+from reference import (
+    algorithm_1,
+    equation_11,
+    equation_15,
+    exact_marginals,
+    loopy_belief_propagation,
+)
 
 from saobp.equations.checks import WITHOUT_MESSAGES, first_line
 from saobp.equations.factors import OWN
@@ -24,13 +30,19 @@ checked = jaxtyped(typechecker=beartype)(refine)
 
 def scores(length, sharpness=2.0, seed=0, lead=(), dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
-    return sharpness * torch.randn(*lead, length, length, generator=generator, dtype=torch.float64).to(dtype)
+    return sharpness * torch.randn(
+        *lead, length, length, generator=generator, dtype=torch.float64
+    ).to(dtype)
 
 
 def softmax(values, mask=None, causal=False):
-    """Attention as a transformer makes it: padded keys and future keys at -inf, padded queries left alone."""
+    """Attention as a transformer makes it: padded keys and future keys at -inf, padded queries left
+    alone.
+    """
     if causal:
-        values = values.masked_fill(~torch.ones(values.shape[-2:], dtype=torch.bool).tril(), -torch.inf)
+        values = values.masked_fill(
+            ~torch.ones(values.shape[-2:], dtype=torch.bool).tril(), -torch.inf
+        )
     if mask is not None:
         values = values.masked_fill(~mask, -torch.inf)
     return values.softmax(-1)
@@ -49,16 +61,25 @@ strengths = st.sampled_from([0.0, 0.05, 0.2, 1.0, 5.0])
 def test_strength_zero_and_factor_none_are_plain_attention_exactly(factor):
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         attention = softmax(scores(8, lead=(2, 3))).to(dtype)
-        for strength in (0, 0.0, torch.tensor(0.0), torch.zeros(3), *([0.7] if factor == "none" else [])):
+        for strength in (
+            0,
+            0.0,
+            torch.tensor(0.0),
+            torch.zeros(3),
+            *([0.7] if factor == "none" else []),
+        ):
             assert torch.equal(refine(attention, factor, strength), attention)
 
 
-@given(matrices, strengths, st.booleans(), st.booleans(), st.booleans(), st.sampled_from([1.0, 0.6]))
+@given(
+    matrices, strengths, st.booleans(), st.booleans(), st.booleans(), st.sampled_from([1.0, 0.6])
+)
 @many
 def test_high_and_low_are_equation_11_and_elemmul_equation_15_among_the_real_rows(
     values, strength, low, exclude_self, causal, share
 ):
-    mask = 7 * torch.arange(len(values)) % 10 < 10 * share  # all, or the first and some others
+    # all, or the first and some others
+    mask = 7 * torch.arange(len(values)) % 10 < 10 * share
     attention, among = softmax(values, mask, causal), {"causal": causal, "mask": mask}
     options = {"exclude_self": exclude_self, **among}
     expected = equation_11(attention, strength, low=low, **options)
@@ -75,7 +96,8 @@ def test_algorithm_1_as_intended_is_equation_11_without_the_self_message_and_eac
     for reading in ("own row", "last row", "product of rows"):
         assert (algorithm_1(attention, 0.5, reading) - intended).abs().max() > 0.02, reading
     sink = torch.full((32, 32), 0.5 / 31, dtype=torch.float64).index_fill(1, torch.tensor(0), 0.5)
-    assert refine(sink, "high", 0.2)[:, 0].max() < 0.1  # of which one has the opposite sign
+    # of which one has the opposite sign
+    assert refine(sink, "high", 0.2)[:, 0].max() < 0.1
     assert algorithm_1(sink, 0.2, "product of rows")[:, 0].min() > 0.9
 
 
@@ -83,15 +105,24 @@ def test_one_step_is_the_first_round_of_loopy_belief_propagation_and_exact_for_t
     for factor in ("high", "low"):
         expected = loopy_belief_propagation(softmax(scores(5)), 0.7, 1, low=factor == "low")
         torch.testing.assert_close(refine(softmax(scores(5)), factor, 0.7), expected)
-    torch.testing.assert_close(refine(softmax(scores(2)), "high", 0.9), exact_marginals(softmax(scores(2)), 0.9))
-    attention = torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)  # by hand, at strength ln 2, so c = 1/2:
-    expected = torch.tensor([[1 / 3, 2 / 3], [1.0, 0.0]], dtype=torch.float64)  # row 1 says (1/2, 1), row 0 (3/4, 3/4)
+    torch.testing.assert_close(
+        refine(softmax(scores(2)), "high", 0.9), exact_marginals(softmax(scores(2)), 0.9)
+    )
+    # by hand, at strength ln 2, so c = 1/2:
+    attention = torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)
+    # row 1 says (1/2, 1), row 0 (3/4, 3/4)
+    expected = torch.tensor([[1 / 3, 2 / 3], [1.0, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(refine(attention, "high", math.log(2)), expected)
 
 
 @pytest.mark.parametrize("factor", REFINING)
-def test_uniform_attention_and_a_permutation_are_fixed_points_unless_the_factor_drops_the_prior(factor):
-    uniform, identity = torch.full((6, 6), 1 / 6, dtype=torch.float64), torch.eye(6, dtype=torch.float64)
+def test_uniform_attention_and_a_permutation_are_fixed_points_unless_the_factor_drops_the_prior(
+    factor,
+):
+    uniform, identity = (
+        torch.full((6, 6), 1 / 6, dtype=torch.float64),
+        torch.eye(6, dtype=torch.float64),
+    )
     torch.testing.assert_close(refine(uniform, factor, 0.5), uniform)
     fixed = identity if factor == "elemmul" else identity.roll(1, 0)
     torch.testing.assert_close(refine(identity.roll(1, 0), factor, 0.5), fixed)
@@ -105,7 +136,9 @@ def test_rounds_keep_the_prior_and_damping_is_the_share_of_the_old_belief():
             said = torch.log(1 - c * current)
             updated = (attention.log() + said.sum(0) - said).softmax(-1)
             current = damping * current + (1 - damping) * updated
-        torch.testing.assert_close(refine(attention, "high", 0.4, steps=3, damping=damping), current)
+        torch.testing.assert_close(
+            refine(attention, "high", 0.4, steps=3, damping=damping), current
+        )
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -132,7 +165,8 @@ def test_sinkhorn_divides_by_the_column_sums_and_normalises(causal):
 @pytest.mark.parametrize("causal", [False, True])
 def test_uniform_meets_the_entropy_of_high_or_stays_where_it_cannot(causal):
     values = scores(12, lead=(4,))
-    values[..., 0] += 4  # a sink, so that High has entropy to gain
+    # a sink, so that High has entropy to gain
+    values[..., 0] += 4
     attention = softmax(values, causal=causal)
     high, mixed = (refine(attention, factor, 0.3, causal=causal) for factor in ("high", "uniform"))
     over = -1 if causal else (-2, -1)
@@ -151,7 +185,9 @@ def test_renaming_the_tokens_renames_the_refined_ones(values, factor, strength, 
     torch.testing.assert_close(renamed, refine(attention, factor, strength)[order][:, order])
 
 
-@given(matrices, st.sampled_from(FACTORS), strengths, st.booleans(), st.integers(1, 5), st.booleans())
+@given(
+    matrices, st.sampled_from(FACTORS), strengths, st.booleans(), st.integers(1, 5), st.booleans()
+)
 @many
 def test_padding_never_changes_real_tokens_whose_rows_are_distributions_over_what_they_may_see(
     values, factor, strength, causal, padded, left
@@ -165,8 +201,11 @@ def test_padding_never_changes_real_tokens_whose_rows_are_distributions_over_wha
     mask[real] = True
     attention = wide.masked_fill(~mask, -torch.inf)
     if causal:
-        attention = attention.masked_fill(~torch.ones_like(attention, dtype=torch.bool).tril(), -torch.inf)
-    attention = torch.where(mask[:, None], attention, wide).softmax(-1)  # a padded query looks where it likes
+        attention = attention.masked_fill(
+            ~torch.ones_like(attention, dtype=torch.bool).tril(), -torch.inf
+        )
+    # a padded query looks where it likes
+    attention = torch.where(mask[:, None], attention, wide).softmax(-1)
     alone = refine(softmax(values, causal=causal), factor, strength, causal=causal)
     for lead in ((2, 3), (2,), ()):
         many_of_it = attention.expand(*lead, *attention.shape)
@@ -180,7 +219,9 @@ def test_padding_never_changes_real_tokens_whose_rows_are_distributions_over_wha
 
 @given(matrices, st.sampled_from(FACTORS), strengths, st.integers(1, 3), st.booleans(), st.data())
 @many
-def test_future_tokens_never_change_earlier_outputs(values, factor, strength, steps, exclude_self, data):
+def test_future_tokens_never_change_earlier_outputs(
+    values, factor, strength, steps, exclude_self, data
+):
     length = values.shape[-1]
     present = data.draw(st.integers(0, length - 1), label="present")
     other = values.clone()
@@ -192,7 +233,9 @@ def test_future_tokens_never_change_earlier_outputs(values, factor, strength, st
     assert torch.equal(before[:present], after[:present])
 
 
-@pytest.mark.parametrize("options", [{"factor": "none"}, {"strength": 0.0}, {"strength": torch.tensor(0.0)}, {}])
+@pytest.mark.parametrize(
+    "options", [{"factor": "none"}, {"strength": 0.0}, {"strength": torch.tensor(0.0)}, {}]
+)
 def test_the_row_of_a_padded_query_is_given_back_defined_and_without_padded_keys(options):
     mask = first_keys(5, 3)
     attention = softmax(scores(5), mask)
@@ -214,12 +257,20 @@ def test_no_row_hears_itself_even_in_rounding():
 @pytest.mark.parametrize(
     ("factor", "causal", "sharpness", "sink"),
     [
-        *((factor, False, *shape) for factor in ("high", "low") for shape in ((2.0, 0.0), (2.0, 6.0), (60.0, 0.0))),
-        ("high", True, 60.0, 0.0), ("low", True, 2.0, 6.0), ("sinkhorn", True, 60.0, 0.0),
-        ("sinkhorn", False, 2.0, 6.0), ("elemmul", False, 2.0, 0.0), ("uniform", False, 2.0, 6.0),
+        *(
+            (factor, False, *shape)
+            for factor in ("high", "low")
+            for shape in ((2.0, 0.0), (2.0, 6.0), (60.0, 0.0))
+        ),
+        ("high", True, 60.0, 0.0),
+        ("low", True, 2.0, 6.0),
+        ("sinkhorn", True, 60.0, 0.0),
+        ("sinkhorn", False, 2.0, 6.0),
+        ("elemmul", False, 2.0, 0.0),
+        ("uniform", False, 2.0, 6.0),
         ("shuffled", False, 60.0, 0.0),
     ],
-)  # fmt: skip
+)
 def test_float32_agrees_with_float64_at_a_thousand_tokens(factor, causal, sharpness, sink):
     values = scores(1024, sharpness)
     values[:, 0] += sink
@@ -227,14 +278,24 @@ def test_float32_agrees_with_float64_at_a_thousand_tokens(factor, causal, sharpn
     double = refine(attention, factor, 1.0, causal=causal)
     single = refine(attention.float(), factor, 1.0, causal=causal)
     assert single.dtype == torch.float32
-    assert (single - double).abs().sum(-1).max() < 2e-3  # total mass misplaced in a row
+    # total mass misplaced in a row
+    assert (single - double).abs().sum(-1).max() < 2e-3
     torch.testing.assert_close(single.double(), double, rtol=2e-3, atol=1e-6)
 
 
-@given(st.integers(1, 6), st.sampled_from(REFINING), st.sampled_from([0.2, 20.0, 90.0, 1e3]), st.booleans(), seeds)
+@given(
+    st.integers(1, 6),
+    st.sampled_from(REFINING),
+    st.sampled_from([0.2, 20.0, 90.0, 1e3]),
+    st.booleans(),
+    seeds,
+)
 @many
-def test_one_hot_and_forbidden_entries_survive_with_finite_gradients(length, factor, strength, causal, seed):
-    values = scores(length, 200.0, seed, dtype=torch.float32)  # sharp enough for exact zeros and ones
+def test_one_hot_and_forbidden_entries_survive_with_finite_gradients(
+    length, factor, strength, causal, seed
+):
+    # sharp enough for exact zeros and ones
+    values = scores(length, 200.0, seed, dtype=torch.float32)
     values[scores(length, seed=seed + 1) > 1] = -torch.inf
     values.diagonal().clamp_(min=0)
     values.requires_grad_()
@@ -274,11 +335,16 @@ def test_gradients_equal_finite_differences(factor, causal, padded):
 
 @pytest.mark.parametrize("factor", [*FACTORS, "own"])
 def test_at_strength_zero_the_gradient_is_that_of_what_is_returned(factor, monkeypatch):
-    monkeypatch.setitem(OWN, "own", lambda prior, strength, visible: prior.square() / prior.square().sum(-1, True))
+    monkeypatch.setitem(
+        OWN, "own", lambda prior, strength, visible: prior.square() / prior.square().sum(-1, True)
+    )
     attention, weights = softmax(scores(5)).requires_grad_(), scores(5, seed=1)
     for strength in (0.0, torch.zeros((), dtype=torch.float64)):
-        (found,) = torch.autograd.grad((refine(attention, factor, strength) * weights).sum(), attention)
-        along = [side - side.mean(-1, keepdim=True) for side in (found, weights)]  # as rows keep their sum
+        (found,) = torch.autograd.grad(
+            (refine(attention, factor, strength) * weights).sum(), attention
+        )
+        # as rows keep their sum
+        along = [side - side.mean(-1, keepdim=True) for side in (found, weights)]
         torch.testing.assert_close(*along)
 
 
@@ -291,20 +357,28 @@ def test_the_gradient_reaches_a_strength_of_zero():
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-12), (torch.float32, 3e-7)])
 @pytest.mark.parametrize("strength", [-40, -1, -0.05, 0.05, 1, 2, 5, 8, 40])
-def test_a_message_keeps_its_digits_at_every_strength_also_from_nearly_all_mass(strength, dtype, error):
+def test_a_message_keeps_its_digits_at_every_strength_also_from_nearly_all_mass(
+    strength, dtype, error
+):
     for mass in torch.tensor([0, 1e-9, 1e-3, 0.4, 0.5, 0.9, 0.999, 1 - 1e-9, 1], dtype=dtype):
         with localcontext(prec=60):
-            exact = (1 - Decimal(mass.item()) + Decimal(mass.item()) * Decimal(-strength).exp()).ln()
+            exact = (
+                1 - Decimal(mass.item()) + Decimal(mass.item()) * Decimal(-strength).exp()
+            ).ln()
         assert log_messages(mass, strength).item() == pytest.approx(float(exact), rel=error, abs=0)
-    above = torch.nextafter(torch.tensor(1.0), torch.tensor(2.0))  # a mass rounded above one says what one says
+    # a mass rounded above one says what one says
+    above = torch.nextafter(torch.tensor(1.0), torch.tensor(2.0))
     assert log_messages(above, 40.0).item() == pytest.approx(-40)
 
 
 @pytest.mark.parametrize("factor", FACTORS)
-def test_half_precision_comes_back_in_kind_and_autocast_changes_nothing_for_it_is_worked_out_in_single(factor):
+def test_half_precision_comes_back_in_kind_and_autocast_changes_nothing_for_it_is_worked_out_in_single(
+    factor,
+):
     generator = torch.Generator().manual_seed(0)
     places = torch.randint(16, (16, 32), generator=generator)
-    exact = torch.nn.functional.one_hot(places, 16).sum(1) / 32  # in either half precision too
+    # in either half precision too
+    exact = torch.nn.functional.one_hot(places, 16).sum(1) / 32
     refined = refine(exact, factor, 0.2)
     for dtype in (torch.bfloat16, torch.float16):
         torch.testing.assert_close(refine(exact.to(dtype), factor, 0.2), refined.to(dtype))
@@ -316,38 +390,71 @@ SQUARE = torch.full((2, 3, 4, 4), 0.25)
 CAUSAL = softmax(scores(4, lead=(2, 3), dtype=torch.float32), causal=True)
 REFUSED = {
     "attention": [
-        [[1.0]], torch.eye(3, dtype=torch.long), torch.ones(1), torch.full((2, 3), 1 / 3), torch.zeros(0, 0),
-        SQUARE * 0.9, torch.randn(3, 3), torch.tensor([[1.5, -0.5], [0.5, 0.5]]), SQUARE * float("nan"),
-        torch.eye(3).to(torch.float8_e4m3fn), SQUARE[:0],
+        [[1.0]],
+        torch.eye(3, dtype=torch.long),
+        torch.ones(1),
+        torch.full((2, 3), 1 / 3),
+        torch.zeros(0, 0),
+        SQUARE * 0.9,
+        torch.randn(3, 3),
+        torch.tensor([[1.5, -0.5], [0.5, 0.5]]),
+        SQUARE * float("nan"),
+        torch.eye(3).to(torch.float8_e4m3fn),
+        SQUARE[:0],
     ],
     "factor": ["medium", 3],
     "strength": [
-        -0.1, float("inf"), float("nan"), "0.2", True, torch.ones(3, dtype=torch.long), torch.ones(4),
-        torch.ones(1, 2, 3), torch.tensor([0.1, -0.1, 0.1]), torch.full((3,), float("nan")),
-        torch.ones(1, device="meta"), torch.ones(3).to_sparse(), torch.ones(3).to(torch.float8_e4m3fn),
+        -0.1,
+        float("inf"),
+        float("nan"),
+        "0.2",
+        True,
+        torch.ones(3, dtype=torch.long),
+        torch.ones(4),
+        torch.ones(1, 2, 3),
+        torch.tensor([0.1, -0.1, 0.1]),
+        torch.full((3,), float("nan")),
+        torch.ones(1, device="meta"),
+        torch.ones(3).to_sparse(),
+        torch.ones(3).to(torch.float8_e4m3fn),
     ],
     "mask": [
-        torch.ones(4), [True] * 4, first_keys(5, 5), first_keys(4, 4).expand(3, 4), first_keys(4, 0),
+        torch.ones(4),
+        [True] * 4,
+        first_keys(5, 5),
+        first_keys(4, 4).expand(3, 4),
+        first_keys(4, 0),
     ],
     "causal": [1, torch.eye(9)],
     "exclude_self": ["no"],
     "steps": [0, 1.5, torch.eye(9)],
     "damping": [1.0, -0.1, torch.eye(9)],
-}  # fmt: skip
+}
 OTHERS = [
-    (SQUARE, {"mask": first_keys(4, 3)}, "attention"),  # mass on padding
+    # mass on padding
+    (SQUARE, {"mask": first_keys(4, 3)}, "attention"),
     (SQUARE, {"causal": True}, "attention.*future"),
-    (SQUARE[0, 0], {"mask": first_keys(4, 4).expand(1, 4)}, "mask"),  # a batch for one matrix
-    (SQUARE, {"factor": "elemmul", "steps": 2}, "steps"),  # of a factor without messages
+    # a batch for one matrix
+    (SQUARE[0, 0], {"mask": first_keys(4, 4).expand(1, 4)}, "mask"),
+    # of a factor without messages
+    (SQUARE, {"factor": "elemmul", "steps": 2}, "steps"),
     (SQUARE, {"factor": "sinkhorn", "damping": 0.5}, "damping"),
     *((SQUARE, {"factor": "shuffled", "seed": seed}, "seed") for seed in (None, 2**70)),
     (torch.full((4, 4), 0.251), {}, "attention.*sum to 1"),
     (torch.full((4, 4), 0.27).bfloat16(), {}, "attention.*sum to 1"),
     (torch.full((4, 4), 0.25), {"steps": True}, "steps"),
-    (torch.full((4, 4), 0.25), {"mask": torch.ones(4, 4, dtype=torch.bool)}, "mask must have shape"),
+    (
+        torch.full((4, 4), 0.25),
+        {"mask": torch.ones(4, 4, dtype=torch.bool)},
+        "mask must have shape",
+    ),
 ]
 CASES = [(value, {}, "attention") for value in REFUSED.pop("attention")] + OTHERS
-CASES += [(CAUSAL if name == "causal" else SQUARE, {name: value}, name) for name in REFUSED for value in REFUSED[name]]
+CASES += [
+    (CAUSAL if name == "causal" else SQUARE, {name: value}, name)
+    for name in REFUSED
+    for value in REFUSED[name]
+]
 
 
 @pytest.mark.parametrize(("attention", "options", "name"), CASES)
@@ -358,11 +465,23 @@ def test_a_wrong_argument_is_refused_in_one_line_that_names_it(attention, option
 
 
 def test_an_error_is_quoted_by_its_first_line_and_one_that_says_nothing_by_its_name():
-    assert [first_line(error) for error in (ValueError("\n a \nb"), KeyError())] == ["a", "KeyError"]
+    assert [first_line(error) for error in (ValueError("\n a \nb"), KeyError())] == [
+        "a",
+        "KeyError",
+    ]
 
 
 @pytest.mark.parametrize("factor", ["hihg", "none"])
 def test_a_factor_that_sends_no_messages_is_never_taken_for_high(factor):
     uniform = torch.full((3, 3), 1 / 3)
     with pytest.raises(ValueError, match=f"factor '{factor}' sends no messages"):
-        _refined(uniform, factor, torch.tensor(0.2), torch.ones(3, 3, dtype=torch.bool), False, True, 0, {})
+        _refined(
+            uniform,
+            factor,
+            torch.tensor(0.2),
+            torch.ones(3, 3, dtype=torch.bool),
+            False,
+            True,
+            0,
+            {},
+        )

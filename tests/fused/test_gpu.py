@@ -1,7 +1,7 @@
 """Attention on a GPU: Triton's kernels, and what they leave to torch, against float64.
 
-With TRITON_INTERPRET=1 and Triton (3.9), its interpreter runs them without a GPU: short cases, and no bfloat16, whose
-products it takes for those of integers.
+With TRITON_INTERPRET=1 and Triton (3.9), its interpreter runs them without a GPU: short cases, and
+no bfloat16, whose products it takes for those of integers.
 """
 
 import os
@@ -15,12 +15,14 @@ from saobp.fused import gpu
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
-LONGEST = 200  # of what is interpreted, which takes seconds already
+# of what is interpreted, which takes seconds already
+LONGEST = 200
 runs = INTERPRETED or torch.cuda.is_available()
 pytestmark = [
     pytest.mark.cuda,
     pytest.mark.skipif(not runs, reason="needs a GPU, or TRITON_INTERPRET=1"),
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # of the interpreter's numpy, where a GPU says nothing
+    # of the interpreter's numpy, where a GPU says nothing
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]
 
 BOUNDS = {torch.float32: 2e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
@@ -29,7 +31,9 @@ BOUNDS = {torch.float32: 2e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
 
 @pytest.fixture(autouse=True)
 def device(request, monkeypatch):
-    """The device of the kernels; the interpreter's, as if it were a GPU, leaves out what is long or in bfloat16."""
+    """The device of the kernels; the interpreter's, as if it were a GPU, leaves out what is long or
+    in bfloat16.
+    """
     if not INTERPRETED:
         return
     given = getattr(getattr(request.node, "callspec", None), "params", {})
@@ -40,9 +44,11 @@ def device(request, monkeypatch):
 
 
 def worst(inputs: list[torch.Tensor], given: torch.Tensor, dtype: torch.dtype, **options) -> float:
-    """Return the largest error of output and gradients in a type beside the same numbers in float64.
+    """Return the largest error of output and gradients in a type beside the same numbers in
+    float64.
 
-    Rows of padding are left out: they are plain attention, whose dropout torch draws otherwise in each type.
+    Rows of padding are left out: they are plain attention, whose dropout torch draws otherwise in
+    each type.
     """
     *inputs, given = (x.to(DEVICE, dtype) for x in (*inputs, given))
     mask = options.get("mask")
@@ -52,7 +58,9 @@ def worst(inputs: list[torch.Tensor], given: torch.Tensor, dtype: torch.dtype, *
     found = attended(inputs, given, **options)
     assert all(x.dtype is dtype for x in found)
     exact[0], found[0] = exact[0] * real, found[0] * real
-    return max(float((one.double() - other).norm() / other.norm()) for one, other in zip(found, exact))
+    return max(
+        float((one.double() - other).norm() / other.norm()) for one, other in zip(found, exact)
+    )
 
 
 @pytest.fixture(params=["kernels", "torch"])
@@ -65,15 +73,31 @@ def way(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 7), (3, 100), (2, 128), (1, 129), (3, 500), (1, 1100)])
-@pytest.mark.parametrize(("factor", "strength", "exclude_self"), [("high", 0.2, True), ("low", 0.5, False)])
+@pytest.mark.parametrize(
+    ("batch", "length"), [(1, 1), (2, 7), (3, 100), (2, 128), (1, 129), (3, 500), (1, 1100)]
+)
+@pytest.mark.parametrize(
+    ("factor", "strength", "exclude_self"), [("high", 0.2, True), ("low", 0.5, False)]
+)
 @pytest.mark.parametrize(("padded", "dropout"), [(False, 0.0), (True, 0.2)])
 @pytest.mark.parametrize("dtype", [*BOUNDS])
-def test_it_agrees_with_float64(way, batch, length, factor, strength, exclude_self, padded, dropout, dtype):
-    """Output and gradients are those in float64, for rows and heads apart or interleaved in memory."""
-    options = {"factor": factor, "strength": strength, "exclude_self": exclude_self, "dropout_p": dropout}
+def test_it_agrees_with_float64(
+    way, batch, length, factor, strength, exclude_self, padded, dropout, dtype
+):
+    """Output and gradients are those in float64, for rows and heads apart or interleaved in
+    memory.
+    """
+    options = {
+        "factor": factor,
+        "strength": strength,
+        "exclude_self": exclude_self,
+        "dropout_p": dropout,
+    }
     options["mask"] = padding(batch, length).to(DEVICE) if padded else None
-    inputs = [torch.randn(batch, 4, length, 24), *torch.randn(2, batch, length, 4, 24).transpose(2, 3)]
+    inputs = [
+        torch.randn(batch, 4, length, 24),
+        *torch.randn(2, batch, length, 4, 24).transpose(2, 3),
+    ]
     given = torch.randn(batch, length, 4, 24).transpose(1, 2)
     assert worst(inputs, given, dtype, **options) < BOUNDS[dtype]
 
@@ -89,7 +113,12 @@ def test_keys_and_values_have_any_width(width, depth, length, dtype):
 
 @pytest.mark.parametrize(
     "options",
-    [{"is_causal": True}, {"factor": "elemmul"}, {"strength": 2.0}, {"strength": torch.tensor([0.1, 0.2, 0.3, 0.0])}],
+    [
+        {"is_causal": True},
+        {"factor": "elemmul"},
+        {"strength": 2.0},
+        {"strength": torch.tensor([0.1, 0.2, 0.3, 0.0])},
+    ],
 )
 @pytest.mark.parametrize("length", [40, 700])
 def test_what_the_kernels_leave_out_agrees_too(options, length):
@@ -100,8 +129,13 @@ def test_what_the_kernels_leave_out_agrees_too(options, length):
 
 @pytest.mark.parametrize("length", [128, 512])
 def test_one_key_for_all_needs_logarithms(length):
-    """Where every query looks at one key, the loads have a range too wide for float32, and the numbers still hold."""
-    query, key = torch.ones(1, 1, length, 16, device=DEVICE), torch.zeros(1, 1, length, 16, device=DEVICE)
+    """Where every query looks at one key, the loads have a range too wide for float32, and the
+    numbers still hold.
+    """
+    query, key = (
+        torch.ones(1, 1, length, 16, device=DEVICE),
+        torch.zeros(1, 1, length, 16, device=DEVICE),
+    )
     key[..., 0, :] = 100
     value = torch.randn(1, 1, length, 16, device=DEVICE)
     found = saobp.saobp_attention(query, key, value, strength=0.5)
@@ -120,8 +154,17 @@ def test_what_is_not_a_number_stays_none(length):
 @pytest.mark.parametrize("length", [128, 1000])
 def test_the_same_bits_come_again(length):
     """No sum depends on which program is first."""
-    inputs, given = [*torch.randn(3, 2, 4, length, 32, device=DEVICE)], torch.randn(2, 4, length, 32, device=DEVICE)
-    assert all(map(torch.equal, attended(inputs, given, dropout_p=0.1), attended(inputs, given, dropout_p=0.1)))
+    inputs, given = (
+        [*torch.randn(3, 2, 4, length, 32, device=DEVICE)],
+        torch.randn(2, 4, length, 32, device=DEVICE),
+    )
+    assert all(
+        map(
+            torch.equal,
+            attended(inputs, given, dropout_p=0.1),
+            attended(inputs, given, dropout_p=0.1),
+        )
+    )
 
 
 @pytest.mark.skipif(INTERPRETED, reason="measures a GPU's memory")

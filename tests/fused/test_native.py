@@ -1,4 +1,6 @@
-"""The compiled passes: the numbers of torch's, and torch's where they cannot be had; and what GPU kernels divide by."""
+"""The compiled passes: the numbers of torch's, and torch's where they cannot be had; and what GPU
+kernels divide by.
+"""
 
 import math
 import shutil
@@ -28,30 +30,49 @@ def way(request, monkeypatch):
 
 @pytest.fixture
 def fresh(monkeypatch, tmp_path):
-    """The compiled passes as a process finds them that starts with an empty cache, in the folder returned."""
+    """The compiled passes as a process finds them that starts with an empty cache, in the folder
+    returned.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     native.made.cache_clear()
     yield tmp_path / "saobp"
     native.made.cache_clear()
 
 
-@pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 7), (3, 128), (1, 200), (1, 300), (1, 512)])
+@pytest.mark.parametrize(
+    ("batch", "length"), [(1, 1), (2, 7), (3, 128), (1, 200), (1, 300), (1, 512)]
+)
 @pytest.mark.parametrize("exclude_self", [True, False])
 @pytest.mark.parametrize(("factor", "strength"), [("high", 0.2), ("low", 0.5), ("high", 0.01)])
 @pytest.mark.parametrize(("padded", "dropout"), [(False, 0.0), (True, 0.0), (True, 0.2)])
-def test_it_agrees_with_float64(way, batch, length, exclude_self, factor, strength, padded, dropout):
-    """Output and gradients in float32 are those in float64, for rows, heads or columns apart in memory.
+def test_it_agrees_with_float64(
+    way, batch, length, exclude_self, factor, strength, padded, dropout
+):
+    """Output and gradients in float32 are those in float64, for rows, heads or columns apart in
+    memory.
 
     Padding may lie anywhere; the last of three sequences has one real token.
     """
     torch.manual_seed(length)
     mask = padding(batch, length) if padded else None
-    options = {"factor": factor, "strength": strength, "exclude_self": exclude_self, "mask": mask, "dropout_p": dropout}
+    options = {
+        "factor": factor,
+        "strength": strength,
+        "exclude_self": exclude_self,
+        "mask": mask,
+        "dropout_p": dropout,
+    }
     value, given = torch.randn(2, batch, 4, 24, length).mT
-    inputs = [torch.randn(batch, 4, length, 24), torch.randn(batch, length, 4, 24).transpose(1, 2), value]
+    inputs = [
+        torch.randn(batch, 4, length, 24),
+        torch.randn(batch, length, 4, 24).transpose(1, 2),
+        value,
+    ]
     exact = attended([x.double() for x in inputs], given.double(), **options)
     for found, wanted in zip(attended(inputs, given, **options), exact):
-        torch.testing.assert_close(found.double(), wanted, atol=5e-6 * max(1, wanted.abs().max()), rtol=0)
+        torch.testing.assert_close(
+            found.double(), wanted, atol=5e-6 * max(1, wanted.abs().max()), rtol=0
+        )
 
 
 @pytest.mark.parametrize(("padded", "dropout"), [(False, 0.0), (True, 0.2)])
@@ -62,7 +83,9 @@ def test_a_long_matrix_is_worked_out_twice(exclude_self, padded, dropout):
 
 
 def test_what_is_not_a_number_stays_none(way):
-    """A query that is not a number gives a row that is not a number, and no number for what it tells the others."""
+    """A query that is not a number gives a row that is not a number, and no number for what it
+    tells the others.
+    """
     query, key, value = torch.randn(3, 1, 1, 40, 8)
     query[0, 0, 3] = torch.nan
     assert saobp.saobp_attention(query, key, value).isnan().all()
@@ -79,24 +102,33 @@ def test_threads_do_not_change_a_number():
 
 
 @pytest.mark.parametrize("wide", [4, 16])
-def test_vectors_of_other_processors_are_compiled_once_and_give_the_same_numbers(fresh, monkeypatch, wide):
-    """Those of four numbers are for any processor, those of sixteen for AVX-512; the next process takes what lies in
-    the user's cache.
+def test_vectors_of_other_processors_are_compiled_once_and_give_the_same_numbers(
+    fresh, monkeypatch, wide
+):
+    """Those of four numbers are for any processor, those of sixteen for AVX-512; the next process
+    takes what lies in the user's cache.
     """
-    monkeypatch.setattr(native, "FLAGS", ("-O2", *native.FLAGS[1:], f"-DSAOBP_WIDE={wide}"))  # -O3 takes thrice as long
+    # -O3 takes thrice as long
+    monkeypatch.setattr(native, "FLAGS", ("-O2", *native.FLAGS[1:], f"-DSAOBP_WIDE={wide}"))
     if native.passes() is None:
         pytest.skip("no C compiler")
     (made,) = fresh.iterdir()
     written = made.stat().st_mtime_ns
     native.made.cache_clear()
-    assert native.passes() is not None and [x.stat().st_mtime_ns for x in fresh.iterdir()] == [written]
+    assert native.passes() is not None and [x.stat().st_mtime_ns for x in fresh.iterdir()] == [
+        written
+    ]
     for batch, length in ((3, 128), (1, 700)):
         test_it_agrees_with_float64("compiled", batch, length, True, "high", 0.2, True, 0.2)
 
 
-@pytest.mark.parametrize(("name", "value"), [("SAOBP_NATIVE", "0"), ("CC", "{}/none"), ("CC", "{}/failing")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("SAOBP_NATIVE", "0"), ("CC", "{}/none"), ("CC", "{}/failing")]
+)
 def test_without_them_torch_works_it_out(fresh, monkeypatch, tmp_path, name, value):
-    """Switched off, without a compiler and with one that fails there are none, no error and no file."""
+    """Switched off, without a compiler and with one that fails there are none, no error and no
+    file.
+    """
     (tmp_path / "failing").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "failing").chmod(0o700)
     monkeypatch.setenv(name, value.format(tmp_path))
@@ -107,12 +139,18 @@ def test_without_them_torch_works_it_out(fresh, monkeypatch, tmp_path, name, val
 
 @pytest.mark.parametrize("trouble", ["not to be written", "no home"])
 def test_without_a_cache_the_passes_are_this_process_s_alone(fresh, monkeypatch, trouble):
-    """Where the home is read-only or there is none, a new folder is taken, which goes when the process ends."""
+    """Where the home is read-only or there is none, a new folder is taken, which goes when the
+    process ends.
+    """
     going = []
-    monkeypatch.setattr(native.atexit, "register", lambda function, folder, **given: going.append(Path(folder)))
+    monkeypatch.setattr(
+        native.atexit, "register", lambda function, folder, **given: going.append(Path(folder))
+    )
     if trouble == "no home":
         monkeypatch.delenv("XDG_CACHE_HOME")
-        monkeypatch.setattr(native.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+        monkeypatch.setattr(
+            native.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home"))
+        )
     else:
         monkeypatch.setattr("os.access", lambda *_: False)
     folder = native.cache_folder()
@@ -146,7 +184,9 @@ def test_a_home_that_two_machines_share_holds_the_passes_of_each(fresh, monkeypa
 @pytest.mark.parametrize("strength", [0.5, 0.2, 0.01, 1e-5, -0.2, -0.5])
 @pytest.mark.parametrize("error", [*gpu.ROUNDING.values()])
 def test_it_is_as_near_as_asked_in_as_few_steps_as_it_takes(strength, error):
-    """One over a message is a line and Newton's steps: one step less would not do for all between 1 and e^-strength."""
+    """One over a message is a line and Newton's steps: one step less would not do for all between 1
+    and e^-strength.
+    """
     change = math.expm1(-strength)
     slope, height, steps = gpu.line_of(change, error)
     messages = 1 + change * torch.linspace(0, 1, 10_001, dtype=torch.float64)

@@ -1,4 +1,6 @@
-"""Pieces of work side by side: all done, each on one thread, errors heard, settings and forks unharmed."""
+"""Pieces of work side by side: all done, each on one thread, errors heard, settings and forks
+unharmed.
+"""
 
 import os
 import threading

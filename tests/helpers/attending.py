@@ -13,7 +13,9 @@ def padding(batch: int, length: int) -> torch.Tensor:
 
 
 def attended(inputs: list[torch.Tensor], given: torch.Tensor, **options) -> list[torch.Tensor]:
-    """Return the output and the gradients of query, key and value, with the same draw of dropout each time."""
+    """Return the output and the gradients of query, key and value, with the same draw of dropout
+    each time.
+    """
     torch.manual_seed(0)
     leaves = [x.detach().requires_grad_() for x in inputs]
     out = saobp.saobp_attention(*leaves, **options)

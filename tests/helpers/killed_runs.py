@@ -1,4 +1,5 @@
-"""Trains once to the end, then again and again under `kill -9` until it gets there; prints the hashes of the weights.
+"""Trains once to the end, then again and again under `kill -9` until it gets there; prints the
+hashes of the weights.
 
 Run by test_training.py in a process of its own: python killed_runs.py FOLDER RUNS SEED.
 """
@@ -18,7 +19,9 @@ from transformers import TrainerCallback
 
 
 class Heartbeat(TrainerCallback):
-    """Writes one byte a finished step into a pipe, so that the parent can kill at a step and not at a time."""
+    """Writes one byte a finished step into a pipe, so that the parent can kill at a step and not at
+    a time.
+    """
 
     def __init__(self, pipe: int):
         self.pipe = pipe
@@ -38,7 +41,9 @@ def train(folder: Path, pipe: int) -> str:
 
 
 def killed(folder: Path, result: Path, steps: int | None, delay: float = 0.0) -> bool:
-    """Train in a child and kill it `delay` seconds after it took `steps` steps; say whether that was before its end."""
+    """Train in a child and kill it `delay` seconds after it took `steps` steps; say whether that
+    was before its end.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -60,7 +65,9 @@ def killed(folder: Path, result: Path, steps: int | None, delay: float = 0.0) ->
 
 
 def main(folder: Path, runs: int, seed: int) -> None:
-    """Print {"whole": hash, "killed": [hash of each killed run], "kills": [how often each was killed]}."""
+    """Print {"whole": hash, "killed": [hash of each killed run], "kills": [how often each was
+    killed]}.
+    """
     chance = random.Random(seed)
     folder.mkdir(exist_ok=True)
     start = time.perf_counter()
@@ -71,12 +78,19 @@ def main(folder: Path, runs: int, seed: int) -> None:
         result, count = folder / f"{run}.txt", 0
         # twice somewhere in a run, before, while or after a checkpoint is written; then let it end
         for _ in range(2):
-            count += killed(folder / str(run), result, chance.randint(1, RECIPE.steps // 3), chance.uniform(0, step))
+            count += killed(
+                folder / str(run),
+                result,
+                chance.randint(1, RECIPE.steps // 3),
+                chance.uniform(0, step),
+            )
         if not result.exists():
             killed(folder / str(run), result, None)
         hashes.append(result.read_text())
         kills.append(count)
-    print(json.dumps({"whole": (folder / "whole.txt").read_text(), "killed": hashes, "kills": kills}))
+    print(
+        json.dumps({"whole": (folder / "whole.txt").read_text(), "killed": hashes, "kills": kills})
+    )
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ def equation_11(attention, strength, *, low=False, exclude_self=True, causal=Fal
         beliefs = [float(attention[j, k]) for k in range(length)]
         for k, i in itertools.product(range(length), repeat=2):
             if real[i] and not (exclude_self and i == j) and not (causal and i > j):
-                beliefs[k] *= message(attention[i], k, psi) / psi(0, 1)  # so that no message is a message of 1
+                # so that no message is a message of 1
+                beliefs[k] *= message(attention[i], k, psi) / psi(0, 1)
         refined[j] = torch.tensor(normalised(beliefs), dtype=torch.float64)
     return refined
 
@@ -55,10 +56,10 @@ def equation_15(attention, *, causal=False, mask=None):
 def algorithm_1(attention, strength, reading="intended"):
     """Return Algorithm 1 by its own loops, lines 1 to 10.
 
-    "intended": P_k is the product over rows i of M_ik, and MP_jk = P_k / M_jk leaves the self-message out.
-    The other readings take line 5 as printed, P_i = product over labels k of M_ik, and give MP, which has no
-    index in line 7, the one of row j ("own row"), the last one written ("last row") or the product of all
-    ("product of rows").
+    "intended": P_k is the product over rows i of M_ik, and MP_jk = P_k / M_jk leaves the
+    self-message out. The other readings take line 5 as printed, P_i = product over labels k of
+    M_ik, and give MP, which has no index in line 7, the one of row j ("own row"), the last one
+    written ("last row") or the product of all ("product of rows").
     """
     length = len(attention)
     refined = torch.zeros(length, length, dtype=torch.float64)
@@ -71,7 +72,8 @@ def algorithm_1(attention, strength, reading="intended"):
             "intended": m.prod(0) / m[j],
             "own row": mp[j],
             "last row": mp[length - 1],
-            "product of rows": (mp / mp.mean(1, keepdim=True)).prod(0),  # a scale a row, lest it overflow
+            # a scale a row, lest it overflow
+            "product of rows": (mp / mp.mean(1, keepdim=True)).prod(0),
         }
         update = attention[j] * choices[reading]
         refined[j] = update / update.sum()
@@ -79,10 +81,11 @@ def algorithm_1(attention, strength, reading="intended"):
 
 
 def loopy_belief_propagation(attention, strength, rounds, *, low=False):
-    """Return the beliefs of sum-product BP with cavity messages on the complete graph (Eq. 3, 4 and 5).
+    """Return the beliefs of sum-product BP with cavity messages on the complete graph (Eq. 3, 4 and
+    5).
 
-    Variable i tells j the sum over r of psi(r, k) phi_i(r) times what all but j told i. All messages of a
-    round are sent at once, the first from uniform ones.
+    Variable i tells j the sum over r of psi(r, k) phi_i(r) times what all but j told i. All
+    messages of a round are sent at once, the first from uniform ones.
     """
     length = len(attention)
     psi = potts(strength, low)
@@ -106,7 +109,9 @@ def loopy_belief_propagation(attention, strength, rounds, *, low=False):
 
 
 def exact_marginals(attention, strength):
-    """Return the marginals of prod_j phi_j(x_j) prod_{i<j} psi(x_i, x_j), summed over all L^L labellings."""
+    """Return the marginals of prod_j phi_j(x_j) prod_{i<j} psi(x_i, x_j), summed over all L^L
+    labellings.
+    """
     length, psi = len(attention), potts(strength)
     marginals = torch.zeros(length, length, dtype=torch.float64)
     for labels in itertools.product(range(length), repeat=length):

@@ -1,4 +1,6 @@
-"""A folder laid out like the hub, a few rows a split, written by the tests that need one, and how data are refused."""
+"""A folder laid out like the hub, a few rows a split, written by the tests that need one, and how
+data are refused.
+"""
 
 import json
 from collections.abc import Callable
@@ -15,7 +17,9 @@ from companion.data.splits import DataError
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,:?!_'"
 
 
-def write_split(root: Path, dataset: str, config: str, split: str, rows: list[dict], shards: int = 1) -> list[Path]:
+def write_split(
+    root: Path, dataset: str, config: str, split: str, rows: list[dict], shards: int = 1
+) -> list[Path]:
     """Write rows as `<root>/<dataset>/<config>/<split>-*.parquet`."""
     folder = root / dataset / config
     folder.mkdir(parents=True, exist_ok=True)
@@ -28,7 +32,9 @@ def write_split(root: Path, dataset: str, config: str, split: str, rows: list[di
 
 
 def refused(said: str, read: Callable, *given: Any, **options: Any) -> str:
-    """See that a call is refused in one line that matches what is to be said, and return the line."""
+    """See that a call is refused in one line that matches what is to be said, and return the
+    line.
+    """
     with pytest.raises(DataError, match=said) as caught:
         read(*given, **options)
     assert "\n" not in str(caught.value)
@@ -42,7 +48,9 @@ def write_manifest(root: Path, entries: dict) -> None:
 
 def word_tokenizer(*texts: str) -> BertTokenizer:
     """Return a WordPiece tokenizer that knows every word of some texts, and every letter."""
-    words = {w for t in texts for w in "".join(c if c.isalnum() else f" {c} " for c in t.lower()).split()}
+    words = {
+        w for t in texts for w in "".join(c if c.isalnum() else f" {c} " for c in t.lower()).split()
+    }
     pieces = {f"##{c}" for c in LETTERS if c.isalnum()} | set(LETTERS)
     entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(words | pieces)]
     return BertTokenizer(vocab={entry: number for number, entry in enumerate(entries)})

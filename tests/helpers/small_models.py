@@ -1,4 +1,6 @@
-"""A word-level tokenizer, a text of random words, an encoder and a recipe that trains it in seconds."""
+"""A word-level tokenizer, a text of random words, an encoder and a recipe that trains it in
+seconds.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,29 @@ from companion.setup.recipes import Pretraining
 from companion.training import architectures, trainer
 
 RECIPE = Pretraining(
-    length=16, batch=4, steps=30, learning_rate=1e-3, warmup=5, dropout=0.1, evaluations=4,
-    evaluation_sequences=4, save_every=6, precision="fp32",
-)  # fmt: skip
+    length=16,
+    batch=4,
+    steps=30,
+    learning_rate=1e-3,
+    warmup=5,
+    dropout=0.1,
+    evaluations=4,
+    evaluation_sequences=4,
+    save_every=6,
+    precision="fp32",
+)
 
 
 def word_tokenizer(words: int = 100) -> BertTokenizer:
     """Return a tokenizer whose words are w0, w1, …"""
-    entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(words))]
+    entries = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *(f"w{number}" for number in range(words)),
+    ]
     vocabulary = {entry: number for number, entry in enumerate(entries)}
     return BertTokenizer(vocab=vocabulary, model_input_names=["input_ids", "attention_mask"])
 
@@ -47,9 +64,15 @@ def network(algorithm: str = "high", *, dropout: float = 0.0, seed: int = 1) -> 
 
 
 def pretrain(
-    model: BertForMaskedLM, folder: Path, *callbacks: TrainerCallback, text: Dataset | None = None, **options: Any
+    model: BertForMaskedLM,
+    folder: Path,
+    *callbacks: TrainerCallback,
+    text: Dataset | None = None,
+    **options: Any,
 ) -> list[dict[str, Any]]:
-    """Pretrain a model by RECIPE; `options` are fields of it that are otherwise, `measure`, or `masking`."""
+    """Pretrain a model by RECIPE; `options` are fields of it that are otherwise, `measure`, or
+    `masking`.
+    """
     measure = options.pop("measure", lambda model: {})
     masking = options.pop("masking", None) or SeededMasking(word_tokenizer(), 0.15, 1)
     recipe = RECIPE.changed(**options)

@@ -7,11 +7,14 @@ from urllib.parse import quote
 
 from companion.setup import paths
 
-ODD = "a b's #1 {x} ü"  # a name that a shell, YAML, Snakemake and papermill each read in their own way
+# a name that a shell, YAML, Snakemake and papermill each read in their own way
+ODD = "a b's #1 {x} ü"
 
 
 def one_of_each(name):
-    """Return the smoke study with one model, High alone and attention on one task, under another name."""
+    """Return the smoke study with one model, High alone and attention on one task, under another
+    name.
+    """
     smoke = (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text()
     text = smoke.partition("decoder:")[0].replace("name: smoke", f"name: {name}")
     text = "\n".join(line for line in text.splitlines() if not line.startswith("algorithms_of"))
@@ -20,7 +23,9 @@ def one_of_each(name):
 
 
 def repository(folder, name):
-    """Lay out a repository of links, with one small study of one model, one algorithm and two tasks."""
+    """Lay out a repository of links, with one small study of one model, one algorithm and two
+    tasks.
+    """
     folder.mkdir()
     for entry in ("companion", "saobp", "Snakefile", "data", "figures", "texts"):
         (folder / entry).symlink_to(paths.root() / entry)
@@ -28,7 +33,10 @@ def repository(folder, name):
     for notebook in (paths.root() / "notebooks").glob("*.ipynb"):
         (folder / "notebooks" / notebook.name).symlink_to(notebook)
     text = one_of_each(name).replace("save_every: 60", "save_every: 20")
-    text = text.replace("[cola, mrpc, rte, sst2, stsb, wnli, qnli, mnli, qqp, squad, hellaswag, race]", "[rte, race]")
+    text = text.replace(
+        "[cola, mrpc, rte, sst2, stsb, wnli, qnli, mnli, qqp, squad, hellaswag, race]",
+        "[rte, race]",
+    )
     (folder / "notebooks" / "studies" / f"{name}.yaml").write_text(f"{text}\n")
     return folder
 
@@ -41,10 +49,21 @@ def given():
 def snakemake(directory, study_name, *options, config=(), folder=None, **how):
     """Call the workflow of a repository (this one) on a study's file; return what was said."""
     command = [
-        sys.executable, "-m", "snakemake", "--snakefile", (folder or paths.root()) / "Snakefile", "--directory",
-        directory, "--config", f"study={quote(str(study_name))}", *config, *options,
-    ]  # fmt: skip
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=900, **how)
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--snakefile",
+        (folder or paths.root()) / "Snakefile",
+        "--directory",
+        directory,
+        "--config",
+        f"study={quote(str(study_name))}",
+        *config,
+        *options,
+    ]
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=900, **how
+    )
 
 
 def made(folder, name, target, *config, options=()):

@@ -1,8 +1,9 @@
-"""A reader of the story world's English that knows nothing of how it is made: facts first, then answers.
+"""A reader of the story world's English that knows nothing of how it is made: facts first, then
+answers.
 
-It reads sentences by patterns, keeps (relation, subject, object) triples, and evaluates a description in
-every way that its words allow. Each value comes with the set of facts that it took; the smallest set counts
-the hops.
+It reads sentences by patterns, keeps (relation, subject, object) triples, and evaluates a
+description in every way that its words allow. Each value comes with the set of facts that it took;
+the smallest set counts the hops.
 """
 
 import re
@@ -24,11 +25,16 @@ SENTENCES = [
     (rf"{NAME} (?:is|feels) ([a-z]+)", ("mood", 1, 2)),
     (rf"{NAME} ([a-z]+s) {NAME}", (2, 1, 3)),
 ]
-# descriptions of which there is one by their meaning: one home, place, job and owner, and "the brother"
-SINGLE = re.compile(r"the (home town|town that holds|job|owner|person who owns|\w+ of)|.*'s \w+$|the \w+$")
-UNRELATED = {"know", "want"}  # verbs that state nothing of what questions ask for
+# descriptions of which there is one by their meaning: one home, place, job and owner, and "the
+# brother"
+SINGLE = re.compile(
+    r"the (home town|town that holds|job|owner|person who owns|\w+ of)|.*'s \w+$|the \w+$"
+)
+# verbs that state nothing of what questions ask for
+UNRELATED = {"know", "want"}
 
-# description -> relation (or the group that names it), group of the inner description, read backwards?
+# description -> relation (or the group that names it), group of the inner description, read
+# backwards?
 DESCRIPTIONS = [
     (r"(.+)'s (\w+)", 2, 1, False),
     (r"the person whose home is in (.+)", "live", 1, True),
@@ -120,7 +126,9 @@ def fewest(readings):
 
 
 def values(description, known):
-    """Return what a description means in every reading: {value: size of the smallest set of facts}."""
+    """Return what a description means in every reading: {value: size of the smallest set of
+    facts}.
+    """
     return fewest((value, len(used)) for value, used in _readings(description, known))
 
 
@@ -151,19 +159,27 @@ def depth(description, story):
 
 def asked(question):
     """Return the descriptions that a question may ask for."""
-    return [re.sub(pattern, made, question) for pattern, made in QUESTIONS if re.fullmatch(pattern, question)]
+    return [
+        re.sub(pattern, made, question)
+        for pattern, made in QUESTIONS
+        if re.fullmatch(pattern, question)
+    ]
 
 
 def answer(story, question):
     """Return {answer: hops} over all readings of a question."""
     known = facts(story)
-    return fewest(pair for description in asked(question) for pair in values(description, known).items())
+    return fewest(
+        pair for description in asked(question) for pair in values(description, known).items()
+    )
 
 
 def verdict(story, statement, closed=False):
-    """Return {"true" or "false": hops} over all readings of a statement; {} where the story leaves it open.
+    """Return {"true" or "false": hops} over all readings of a statement; {} where the story leaves
+    it open.
 
-    Another value makes it false where the relation has one value by its meaning, or in a `closed` world.
+    Another value makes it false where the relation has one value by its meaning, or in a `closed`
+    world.
     """
     known, found = facts(story), []
     statement = re.sub("^The ", "the ", statement.rstrip("."))
@@ -187,7 +203,9 @@ def _claims(phrase, known):
 
 def yes_no(story, question):
     """Return the verdict on a question without its mark, over all readings."""
-    statements = [re.sub(was, made, question) for was, made in YES_NO if re.fullmatch(was, question)]
+    statements = [
+        re.sub(was, made, question) for was, made in YES_NO if re.fullmatch(was, question)
+    ]
     if question.startswith("is "):
         words = question.removeprefix("is ").split(" ")
         statements = [" ".join([*words[:i], "is", *words[i:]]) for i in range(1, len(words))]

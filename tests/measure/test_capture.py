@@ -1,4 +1,6 @@
-"""saobp.measure.capture: its numbers are those of the single matrices, whatever is batched, padded or killed."""
+"""saobp.measure.capture: its numbers are those of the single matrices, whatever is batched, padded
+or killed.
+"""
 
 import functools
 import itertools
@@ -30,8 +32,15 @@ run = functools.partial(capture, progress=False)
 def bert(factor=None, kind=hf.BertModel, layers=2, strength=0.2, **options):
     """A tiny encoder with attention far from uniform, refined if a factor is given."""
     torch.manual_seed(0)
-    sizes = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": layers, "num_attention_heads": 2}
-    config = hf.BertConfig(**sizes, intermediate_size=16, max_position_embeddings=128, initializer_range=1.0, **options)
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 16,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 2,
+    }
+    config = hf.BertConfig(
+        **sizes, intermediate_size=16, max_position_embeddings=128, initializer_range=1.0, **options
+    )
     model = kind(config)
     return saobp.apply(model, factor, strength) if factor else model
 
@@ -67,7 +76,9 @@ def seen(model, tokens):
 
 
 def close(one, other, **options):
-    one, other = (np.asarray(x.tolist() if hasattr(x, "tolist") else x, float) for x in (one, other))
+    one, other = (
+        np.asarray(x.tolist() if hasattr(x, "tolist") else x, float) for x in (one, other)
+    )
     np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-5, **options)
 
 
@@ -80,7 +91,20 @@ class Tokenizer:
         return 12
 
     def batch_decode(self, rows):
-        return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", ".", "##,", " !", "$", "a.", "word", "word", "?"]
+        return [
+            "[PAD]",
+            "[UNK]",
+            "[CLS]",
+            "[SEP]",
+            ".",
+            "##,",
+            " !",
+            "$",
+            "a.",
+            "word",
+            "word",
+            "?",
+        ]
 
 
 DIVIDED = {"one": batches(1), "three": batches(), "all": batches(7), "padded": batches(3, total=20)}
@@ -95,16 +119,22 @@ def test_every_row_of_the_table_is_the_diagnostic_of_one_unpadded_matrix(data, t
     for sample, tokens in enumerate(samples()):
         pair = seen(model, tokens)
         for (name, maps), layer in itertools.product(zip(("raw", "refined"), pair), range(2)):
-            found, attention = table.loc[[(sample, layer, head, name) for head in range(2)]], maps[layer]
+            found, attention = (
+                table.loc[[(sample, layer, head, name) for head in range(2)]],
+                maps[layer],
+            )
             for measure, values in gtd_and_entropy.measure(attention, 0.8, 3).items():
                 close(found[measure], values)
             close(found.moved, (attention - pair[0][layer]).abs().sum(-1).mean(-1) / 2)
             assert (found.tokens == len(tokens)).all()
 
 
-def test_refinement_shows_in_the_refined_matrices_only_and_a_plain_model_is_left_as_it_was(tmp_path):
+def test_refinement_shows_in_the_refined_matrices_only_and_a_plain_model_is_left_as_it_was(
+    tmp_path,
+):
     model = bert(attn_implementation="sdpa").train()
-    model.encoder.layer[0].eval()  # a part that is frozen
+    # a part that is frozen
+    model.encoder.layer[0].eval()
     training = [module.training for module in model.modules()]
     plain = run(model, batches(), tmp_path / "a.parquet")["matrices"]
     assert plain["raw"] == plain["refined"] and model.config._attn_implementation == "sdpa"
@@ -119,7 +149,9 @@ def test_refinement_shows_in_the_refined_matrices_only_and_a_plain_model_is_left
 
 def test_a_decoder_padded_on_the_left_is_measured_at_the_positions_of_its_real_tokens(tmp_path):
     torch.manual_seed(0)
-    config = hf.GPT2Config(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=32, n_inner=16)
+    config = hf.GPT2Config(
+        vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=32, n_inner=16
+    )
     model = saobp.apply(hf.GPT2LMHeadModel(config), "high", 0.5)
     data = batches(left=True)
     for batch in data:
@@ -128,16 +160,28 @@ def test_a_decoder_padded_on_the_left_is_measured_at_the_positions_of_its_real_t
     right = run(model, batches(), tmp_path / "b.parquet")["matrices"]["refined"]
     close(left["positional_entropy"], right["positional_entropy"])
     close(left["gtd"], right["gtd"])
-    assert left["positional_entropy"][0] == pytest.approx(0, abs=1e-6)  # the first token sees itself alone
+    # the first token sees itself alone
+    assert left["positional_entropy"][0] == pytest.approx(0, abs=1e-6)
 
 
 def test_the_summary_is_the_mean_of_the_table(tmp_path):
     whole = {"graph_nodes": np.int64(6), "hops": np.int64(3), "keep_maps": np.int64(1)}
-    options = {"part_samples": 2, "spectrum": True, "beta": np.float32(0.5), "graph_threshold": np.float32(0), **whole}
+    options = {
+        "part_samples": 2,
+        "spectrum": True,
+        "beta": np.float32(0.5),
+        "graph_threshold": np.float32(0),
+        **whole,
+    }
     found = run(bert("high"), batches(), tmp_path / "a.parquet", **options)
     assert 1 <= found["matrices"]["raw"]["overall"]["effective_rank"] <= max(LENGTHS)
     table = frame(tmp_path / "a.parquet").drop(columns="tokens")
-    assert (found["samples"], found["tokens"], found["layers"], found["heads"]) == (7, sum(LENGTHS), 2, 2)
+    assert (found["samples"], found["tokens"], found["layers"], found["heads"]) == (
+        7,
+        sum(LENGTHS),
+        2,
+        2,
+    )
     for matrix in ("raw", "refined"):
         means, here = found["matrices"][matrix], table.xs(matrix, level="matrix")
         for name, column in here.items():
@@ -153,47 +197,68 @@ def test_positional_entropy_and_cross_layer_gtd_are_means_over_the_samples_that_
     found = run(model, batches(), tmp_path / "a.parquet", hops=3)["matrices"]["refined"]
     maps = [seen(model, tokens)[1] for tokens in samples()]
     entropies = [gtd_and_entropy.row_entropy(one).mean((0, 1)).tolist() for one in maps]
-    positions = ([values[place] for values in entropies if len(values) > place] for place in range(max(LENGTHS)))
+    positions = (
+        [values[place] for values in entropies if len(values) > place]
+        for place in range(max(LENGTHS))
+    )
     close(found["positional_entropy"], [sum(values) / len(values) for values in positions])
     crossed = [gtd_and_entropy.cross_layer_gtd([*one[:, None]], hops=3).item() for one in maps]
     close(found["cross_layer_gtd"], [sum(crossed) / len(crossed)])
-    assert "cross_layer_gtd" not in run(model, batches(), tmp_path / "b.parquet", hops=4)["matrices"]["raw"]
+    assert (
+        "cross_layer_gtd"
+        not in run(model, batches(), tmp_path / "b.parquet", hops=4)["matrices"]["raw"]
+    )
 
 
-def test_undefined_values_are_counted_and_left_out_of_the_means_and_a_head_that_has_diverged_is_not_hidden(tmp_path):
-    lengths = (6, 1, 2)  # one token: no Hoyer; fewer than three nodes: nobody has two neighbours
+def test_undefined_values_are_counted_and_left_out_of_the_means_and_a_head_that_has_diverged_is_not_hidden(
+    tmp_path,
+):
+    # one token: no Hoyer; fewer than three nodes: nobody has two neighbours
+    lengths = (6, 1, 2)
     found = run(bert(), batches(3, lengths), tmp_path / "a.parquet", graph_nodes=40)
     counted = {name: found["nan"]["raw"][name] for name in ("hoyer", "clustering_binary", "gtd")}
     assert counted == {"hoyer": 4, "clustering_binary": 8, "gtd": 0}
     assert all(map(math.isfinite, sum(found["matrices"]["raw"]["hoyer"], [])))
     model = bert()
-    model.encoder.layer[1].attention.self.query.weight.data[:8] = math.nan  # head 0 of the upper layer
+    # head 0 of the upper layer
+    model.encoder.layer[1].attention.self.query.weight.data[:8] = math.nan
     found = run(model, batches(), tmp_path / "b.parquet")
     assert found["nan"]["raw"]["gtd"] == found["nan"]["raw"]["sparsity"] == len(LENGTHS)
     assert list(map(math.isnan, found["matrices"]["raw"]["gtd"][1])) == [True, False]
 
 
-def test_graph_measures_are_those_of_the_first_real_tokens_and_kept_maps_are_whole_and_without_padding(tmp_path):
+def test_graph_measures_are_those_of_the_first_real_tokens_and_kept_maps_are_whole_and_without_padding(
+    tmp_path,
+):
     model = bert("high").eval()
     options = {"graph_nodes": 5, "graph_threshold": 0.01, "keep_maps": 3, "part_samples": 2}
     run(model, batches(2), tmp_path / "a.parquet", **options)
     table, kept = frame(tmp_path / "a.parquet"), np.load(tmp_path / "a.maps.npz")
-    assert sorted(kept.files) == sorted(f"{n}_{i}" for n in ("raw", "refined", "input_ids") for i in range(3))
+    assert sorted(kept.files) == sorted(
+        f"{n}_{i}" for n in ("raw", "refined", "input_ids") for i in range(3)
+    )
     for sample, tokens in enumerate(samples()):
         raw, refined = seen(model, tokens)
         for name, values in graph_measures(raw[1], 5, 0.01).items():
-            close(table.loc[[(sample, 1, head, "raw") for head in range(2)], name], values, equal_nan=True)
+            close(
+                table.loc[[(sample, 1, head, "raw") for head in range(2)], name],
+                values,
+                equal_nan=True,
+            )
         if sample < 3:
             assert kept[f"input_ids_{sample}"].tolist() == tokens.tolist()
             close(kept[f"raw_{sample}"], raw)
             close(kept[f"refined_{sample}"], refined)
 
 
-def test_the_shares_of_cls_sep_punctuation_and_content_sum_to_one_and_are_those_of_their_columns(tmp_path):
+def test_the_shares_of_cls_sep_punctuation_and_content_sum_to_one_and_are_those_of_their_columns(
+    tmp_path,
+):
     names, classes = token_classes(Tokenizer())
     assert names == ("cls", "sep", "punctuation", "content")
     assert classes[:10].tolist() == [3, 3, 0, 1, 2, 2, 2, 2, 3, 3]
-    tokens = torch.tensor([[2, 10, 4, 59, 3], [2, 12, 3, 0, 0]])  # of which some are beyond the tokenizer's: content
+    # of which some are beyond the tokenizer's: content
+    tokens = torch.tensor([[2, 10, 4, 59, 3], [2, 12, 3, 0, 0]])
     model = bert("high").eval()
     data = [{"input_ids": tokens, "attention_mask": (tokens > 0).long()}]
     run(model, data, tmp_path / "a.parquet", tokenizer=Tokenizer())
@@ -209,21 +274,31 @@ def test_without_a_cls_token_the_first_real_token_has_a_class_of_its_own(tmp_pat
     tokenizer = Tokenizer()
     tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.eos_token_id = None, None, 5
     names, kinds = token_classes(tokenizer)
-    assert names[0] == "first" and kinds[5] == 1  # a decoder's end is its separator
+    # a decoder's end is its separator
+    assert names[0] == "first" and kinds[5] == 1
     model = bert("high").eval()
     run(model, batches(left=True), tmp_path / "a.parquet", tokenizer=tokenizer)
     batch = batches(left=True)[0]
     column = batch["attention_mask"][1].argmax()
     expected = families.seen(model, **batch)[1][1][1, :, column:, column].mean(-1)
-    close(frame(tmp_path / "a.parquet").loc[[(1, 1, h, "refined") for h in range(2)], "mass_first"], expected)
+    close(
+        frame(tmp_path / "a.parquet").loc[[(1, 1, h, "refined") for h in range(2)], "mass_first"],
+        expected,
+    )
 
 
-def test_a_factor_of_the_callers_own_is_measured_again_and_maps_are_of_this_capture_or_gone(tmp_path, monkeypatch):
+def test_a_factor_of_the_callers_own_is_measured_again_and_maps_are_of_this_capture_or_gone(
+    tmp_path, monkeypatch
+):
     path, maps, found = tmp_path / "a.parquet", tmp_path / "a.maps.npz", []
     for power in (1.0, 0.5):
         own = lambda prior, *_, power=power: prior**power / (prior**power).sum(-1, keepdim=True)  # noqa: E731
         monkeypatch.setitem(saobp.equations.factors.OWN, "mine", own)
-        found.append(run(bert("mine"), batches(), path, keep_maps=2)["matrices"]["refined"]["overall"]["entropy"])
+        found.append(
+            run(bert("mine"), batches(), path, keep_maps=2)["matrices"]["refined"]["overall"][
+                "entropy"
+            ]
+        )
     assert found[1] > found[0] and maps.exists()
     run(bert("high"), batches(), path)
     assert not maps.exists()
@@ -241,7 +316,9 @@ def failing(data, after, kill=False):
 
 
 def counting(model):
-    """Count the model's forward passes; with a hook, which may change them, a capture would start over."""
+    """Count the model's forward passes; with a hook, which may change them, a capture would start
+    over.
+    """
     calls, forward = [], model.forward
 
     @functools.wraps(forward)
@@ -268,8 +345,10 @@ def test_what_was_finished_before_a_failure_or_a_kill_is_not_computed_again(kill
                 run(model, failing(data, 5, kill), path, **options)
         finally:
             if kill:
-                os._exit(1)  # not reached, unless the capture fails first
-        assert len(calls) == 4  # the fifth batch's part was never full
+                # not reached, unless the capture fails first
+                os._exit(1)
+        # the fifth batch's part was never full
+        assert len(calls) == 4
     assert not path.exists()
     calls.clear()
     resumed = run(model, data, path, **options)
@@ -279,7 +358,8 @@ def test_what_was_finished_before_a_failure_or_a_kill_is_not_computed_again(kill
     assert sorted(os.listdir(tmp_path)) == ["a.maps.npz", "a.parquet", "b.maps.npz", "b.parquet"]
 
 
-@pytest.mark.parametrize("factor", ["high", None])  # plain: transformers leaves hooks of its own on it
+# plain: transformers leaves hooks of its own on it
+@pytest.mark.parametrize("factor", ["high", None])
 def test_a_finished_capture_is_returned_without_running_the_model(factor, tmp_path):
     model, path = bert(factor) if factor else bert(), tmp_path / "a.parquet"
     first, calls = run(model, batches(), path), counting(model)
@@ -298,7 +378,9 @@ def test_a_capture_of_something_else_is_never_taken_for_this_one(tmp_path):
         "buffer": lambda: model.bert.embeddings.token_type_ids.fill_(1),
         "hook": lambda: layer.register_forward_hook(lambda module, given, out: 0 * out),
         "inputs": lambda: data[1]["input_ids"][0, 0].fill_(5),
-        "rows": lambda: data[2].update({name: values.reshape(2, -1) for name, values in data[2].items()}),
+        "rows": lambda: data[2].update(
+            {name: values.reshape(2, -1) for name, values in data[2].items()}
+        ),
         "plan": lambda: options.update(beta=0.5),
     }
     data, options = batches(), {}
@@ -320,7 +402,8 @@ def test_parts_of_other_inputs_beside_the_file_are_not_mixed_in(tmp_path):
     path, data = tmp_path / "c.parquet", batches(1)
     with pytest.raises(RuntimeError):
         run(model, failing(data, 5), path, part_samples=2)
-    run(model, [batches(3)[0], data[2], data[3]], path, part_samples=2)  # nor are the numbers of their samples
+    # nor are the numbers of their samples
+    run(model, [batches(3)[0], data[2], data[3]], path, part_samples=2)
     assert pq.read_table(path)["sample"].unique().to_pylist() == [0, 1, 2, 3, 4]
 
 
@@ -328,8 +411,10 @@ def test_parts_of_other_inputs_beside_the_file_are_not_mixed_in(tmp_path):
 def test_peak_memory_does_not_grow_with_the_number_of_samples(tmp_path):
     model = bert("high", layers=4)
     data = [{"input_ids": torch.randint(4, VOCABULARY, (8, 96))}]
-    maps = 8 * 4 * 2 * 96 * 96 * 4 * 2 / 2**20  # MiB of one batch, raw and refined
-    child, grown = os.fork(), math.inf  # whose peak is its own, not that of the tests before
+    # MiB of one batch, raw and refined
+    maps = 8 * 4 * 2 * 96 * 96 * 4 * 2 / 2**20
+    # whose peak is its own, not that of the tests before
+    child, grown = os.fork(), math.inf
     if child == 0:
         try:
             run(model, data * 2, tmp_path / "a.parquet", part_samples=16)
@@ -337,7 +422,8 @@ def test_peak_memory_does_not_grow_with_the_number_of_samples(tmp_path):
             run(model, data * 12, tmp_path / "b.parquet", part_samples=16)
             grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         finally:
-            os._exit(not grown < 4 * maps)  # of the 10 batches more
+            # of the 10 batches more
+            os._exit(not grown < 4 * maps)
     assert os.waitpid(child, 0)[1] == 0
 
 
@@ -355,7 +441,8 @@ def test_a_capture_that_fails_while_its_file_is_joined_leaves_no_file(tmp_path, 
 
     def full(self, *given, **options):
         written.append(1)
-        if len(written) == 4:  # three parts have been written, the disk is full at the whole
+        # three parts have been written, the disk is full at the whole
+        if len(written) == 4:
             raise OSError("disk full")
         return whole(self, *given, **options)
 
@@ -365,10 +452,21 @@ def test_a_capture_that_fails_while_its_file_is_joined_leaves_no_file(tmp_path, 
     assert not (tmp_path / "a.parquet").exists()
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    ("hops", 4.9), ("hops", "4"), ("beta", True), ("beta", None), ("graph_threshold", "x"), ("spectrum", "no"),
-    ("keep_maps", True), ("keep_maps", -1), ("part_samples", 0), ("tokenizer", "x"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("hops", 4.9),
+        ("hops", "4"),
+        ("beta", True),
+        ("beta", None),
+        ("graph_threshold", "x"),
+        ("spectrum", "no"),
+        ("keep_maps", True),
+        ("keep_maps", -1),
+        ("part_samples", 0),
+        ("tokenizer", "x"),
+    ],
+)
 def test_a_number_that_is_none_is_refused_by_its_name(name, value, tmp_path):
     with pytest.raises(ValueError, match=f"^{name} must be"):
         run(bert(), batches(), tmp_path / "a.parquet", **{name: value})

@@ -1,4 +1,6 @@
-"""saobp.measure.capture on the models, inputs, types and file names that people have: captured, or refused in one line."""
+"""saobp.measure.capture on the models, inputs, types and file names that people have: captured, or
+refused in one line.
+"""
 
 import functools
 import os
@@ -39,11 +41,15 @@ SAME = {
     "32 bits": lambda: [{"input_ids": IDS.int()}],
     "numpy": lambda: [{"input_ids": IDS.numpy(), "attention_mask": np.ones((2, 9), dtype=np.int8)}],
     "lists": lambda: [{"input_ids": IDS.tolist(), "attention_mask": [[1] * 9] * 2}],
-    "what a tokenizer returns": lambda: [hf.BatchEncoding({"input_ids": IDS, "attention_mask": torch.ones_like(IDS)})],
+    "what a tokenizer returns": lambda: [
+        hf.BatchEncoding({"input_ids": IDS, "attention_mask": torch.ones_like(IDS)})
+    ],
     "boolean mask": lambda: [{"input_ids": IDS, "attention_mask": IDS > 0}],
     "float mask": lambda: [{"input_ids": IDS, "attention_mask": torch.ones(2, 9)}],
     "labels beside": lambda: [{"input_ids": IDS, "labels": IDS, "name": ["a", "b"]}],
-    "options": lambda: [{"input_ids": IDS[None], "attention_mask": torch.ones(1, 2, 9), "labels": torch.zeros(1)}],
+    "options": lambda: [
+        {"input_ids": IDS[None], "attention_mask": torch.ones(1, 2, 9), "labels": torch.zeros(1)}
+    ],
     "one sequence at a time": lambda: [{"input_ids": row} for row in IDS],
     "a generator": lambda: ({"input_ids": row[None]} for row in IDS),
     "a loader": lambda: DataLoader([{"input_ids": row} for row in IDS], batch_size=2),
@@ -56,7 +62,9 @@ def test_inputs_of_every_kind_give_the_same_numbers(kind, model, expected, tmp_p
     assert (found["samples"], found["tokens"]) == (2, 18)
     for matrix in ("raw", "refined"):
         for measure, values in expected["matrices"][matrix]["by_layer"].items():
-            np.testing.assert_allclose(found["matrices"][matrix]["by_layer"][measure], values, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(
+                found["matrices"][matrix]["by_layer"][measure], values, rtol=1e-4, atol=1e-6
+            )
 
 
 @pytest.mark.parametrize("refined", [False, True])
@@ -69,8 +77,11 @@ def test_models_and_pictures_in_half_precision_are_captured(dtype, refined, tmp_
             batch = {"input_ids": IDS} if family == "bert" else {"pixel_values": PIXELS.to(kind)}
             model = saobp.apply(model, "high", 1.0) if refined else model
             found = captured(model, [batch], tmp_path / f"{family}-{kind}.parquet", keep_maps=1)
-            assert (found["samples"], found["tokens"]) == (2, 18 if family == "bert" else 20)  # 9 patches and [CLS]
-            entropies.append([found["matrices"][matrix]["overall"]["entropy"] for matrix in ("raw", "refined")])
+            # 9 patches and [CLS]
+            assert (found["samples"], found["tokens"]) == (2, 18 if family == "bert" else 20)
+            entropies.append(
+                [found["matrices"][matrix]["overall"]["entropy"] for matrix in ("raw", "refined")]
+            )
         assert (found["matrices"]["refined"]["overall"]["moved"] > 0) is refined
         assert entropies[0] == pytest.approx(entropies[1], rel=0.05)
 
@@ -78,66 +89,131 @@ def test_models_and_pictures_in_half_precision_are_captured(dtype, refined, tmp_
 TEXTS, NO_MAPS = {"input_ids": IDS}, "gives no attention maps of one stack of layers"
 UNFIT = {
     "CLIPModel": (clip, {"input_ids": IDS, "pixel_values": PIXELS}, NO_MAPS),
-    "SwinModel": (lambda: hf.SwinModel(hf.SwinConfig(image_size=32, patch_size=4, embed_dim=16, depths=[1, 1],
-                                                     num_heads=[2, 4], window_size=4)),
-                  {"pixel_values": torch.randn(2, 3, 32, 32)}, NO_MAPS),
-    "MambaModel": (lambda: hf.MambaModel(hf.MambaConfig(**TOKENS, num_hidden_layers=1, hidden_size=32,
-                                                        intermediate_size=32)), TEXTS, NO_MAPS),
-    "LongformerModel": (lambda: hf.LongformerModel(hf.LongformerConfig(**TOKENS, **SIZES, attention_window=4)),
-                        TEXTS, NO_MAPS),
-    "T5Model": (lambda: hf.T5Model(hf.T5Config(**TOKENS, **T5_SIZES)), TEXTS, "has two stacks; pass its encoder"),
+    "SwinModel": (
+        lambda: hf.SwinModel(
+            hf.SwinConfig(
+                image_size=32,
+                patch_size=4,
+                embed_dim=16,
+                depths=[1, 1],
+                num_heads=[2, 4],
+                window_size=4,
+            )
+        ),
+        {"pixel_values": torch.randn(2, 3, 32, 32)},
+        NO_MAPS,
+    ),
+    "MambaModel": (
+        lambda: hf.MambaModel(
+            hf.MambaConfig(**TOKENS, num_hidden_layers=1, hidden_size=32, intermediate_size=32)
+        ),
+        TEXTS,
+        NO_MAPS,
+    ),
+    "LongformerModel": (
+        lambda: hf.LongformerModel(hf.LongformerConfig(**TOKENS, **SIZES, attention_window=4)),
+        TEXTS,
+        NO_MAPS,
+    ),
+    "T5Model": (
+        lambda: hf.T5Model(hf.T5Config(**TOKENS, **T5_SIZES)),
+        TEXTS,
+        "has two stacks; pass its encoder",
+    ),
     "Linear": (lambda: torch.nn.Linear(2, 2), TEXTS, "is not"),
-}  # fmt: skip
+}
 
 
-@pytest.mark.parametrize(("name", "refined"), [*((name, False) for name in UNFIT), ("CLIPModel", 1), ("SwinModel", 1)])
-def test_models_of_several_stacks_or_without_square_maps_are_refused_in_one_line(name, refined, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "refined"), [*((name, False) for name in UNFIT), ("CLIPModel", 1), ("SwinModel", 1)]
+)
+def test_models_of_several_stacks_or_without_square_maps_are_refused_in_one_line(
+    name, refined, tmp_path
+):
     make, batch, said = UNFIT[name]
     model = saobp.apply(make().eval(), "high", 1.0) if refined else make().eval()
     with pytest.raises(ValueError, match=f"^model: {name} {said}") as error:
         captured(model, [batch], tmp_path / "a.parquet")
     assert "\n" not in str(error.value)
-    if name == "CLIPModel":  # whose stacks can be captured one by one
+    # whose stacks can be captured one by one
+    if name == "CLIPModel":
         assert captured(model.text_model, [TEXTS], tmp_path / "text.parquet")["layers"] == 2
-        assert captured(model.vision_model, [{"pixel_values": PIXELS}], tmp_path / "seen.parquet")["tokens"] == 20
+        assert (
+            captured(model.vision_model, [{"pixel_values": PIXELS}], tmp_path / "seen.parquet")[
+                "tokens"
+            ]
+            == 20
+        )
     if name == "T5Model":
         assert captured(model.get_encoder(), [TEXTS], tmp_path / "a.parquet")["samples"] == 2
 
 
 REFUSED = {
     "none": ([], "there were none"),
-    "types that do not fit": ([{"input_ids": IDS, "token_type_ids": IDS[:, :4]}], "cannot run on one"),
+    "types that do not fit": (
+        [{"input_ids": IDS, "token_type_ids": IDS[:, :4]}],
+        "cannot run on one",
+    ),
     "one dictionary": ({"input_ids": IDS}, "must be several dictionaries; got one dict"),
     "nothing": (None, "must be several dictionaries; got one NoneType"),
     "one tensor": (IDS, "must be several dictionaries; got one Tensor"),
     "tensors": ([IDS], "one is a Tensor"),
     "rows of unequal length": ([{"input_ids": [[1, 2], [3]]}], "input_ids makes no tensor"),
     "an empty batch": ([{"input_ids": IDS[:0]}], r"input_ids of one is empty, \(0, 9\)"),
-    "embeddings": ([{"inputs_embeds": torch.zeros(2, 9, 32)}], "neither input_ids nor pixel_values"),
+    "embeddings": (
+        [{"inputs_embeds": torch.zeros(2, 9, 32)}],
+        "neither input_ids nor pixel_values",
+    ),
     "fractions": ([{"input_ids": IDS.float()}], "BertForMaskedLM cannot run on one"),
-    "ids beyond the vocabulary": ([{"input_ids": IDS + 100}], r"cannot run on one \(index out of range"),
+    "ids beyond the vocabulary": (
+        [{"input_ids": IDS + 100}],
+        r"cannot run on one \(index out of range",
+    ),
     "more tokens than positions": ([{"input_ids": tokens(1, 600)}], r"cannot run on one \("),
-    "a mask of another length": ([{"input_ids": IDS, "attention_mask": IDS[:, 1:]}], r"attention_mask .*\(2, 8\)"),
-    "a mask of one row": ([{"input_ids": IDS, "attention_mask": torch.ones(9)}], r"attention_mask .*\(9,\)"),
-    "a mask of pairs": ([{"input_ids": IDS, "attention_mask": torch.ones(2, 1, 9, 9)}], r"attention_mask .*\(2, 1, 9"),
+    "a mask of another length": (
+        [{"input_ids": IDS, "attention_mask": IDS[:, 1:]}],
+        r"attention_mask .*\(2, 8\)",
+    ),
+    "a mask of one row": (
+        [{"input_ids": IDS, "attention_mask": torch.ones(9)}],
+        r"attention_mask .*\(9,\)",
+    ),
+    "a mask of pairs": (
+        [{"input_ids": IDS, "attention_mask": torch.ones(2, 1, 9, 9)}],
+        r"attention_mask .*\(2, 1, 9",
+    ),
     "pictures": ([{"pixel_values": PIXELS}], "BertForMaskedLM cannot run on one"),
-    "what is not read": ([{"input_ids": IDS, "inputs_embeds": None, "encoder_hidden_states": PIXELS, "id": [1, 2]}],
-                         "takes encoder_hidden_states, which is not read here"),
-}  # fmt: skip
+    "what is not read": (
+        [{"input_ids": IDS, "inputs_embeds": None, "encoder_hidden_states": PIXELS, "id": [1, 2]}],
+        "takes encoder_hidden_states, which is not read here",
+    ),
+}
 
 
 def test_packed_sequences_do_not_look_at_each_other(tmp_path):
     """transformers keeps them apart by their positions, as long as there is no cache."""
-    model, batch = build("llama"), {"input_ids": tokens(1, 9), "position_ids": torch.tensor([[*range(4), *range(5)]])}
+    model, batch = (
+        build("llama"),
+        {"input_ids": tokens(1, 9), "position_ids": torch.tensor([[*range(4), *range(5)]])},
+    )
     model.set_attn_implementation("eager")
     maps = model(**batch, output_attentions=True, use_cache=False).attentions
     assert all((layer[..., 4:, :4] == 0).all() for layer in maps)
-    found = captured(model, [batch], tmp_path / "a.parquet")["matrices"]["raw"]["overall"]["entropy"]
-    assert found == pytest.approx(torch.stack([saobp.attention_entropy(layer) for layer in maps]).mean().item())
+    found = captured(model, [batch], tmp_path / "a.parquet")["matrices"]["raw"]["overall"][
+        "entropy"
+    ]
+    assert found == pytest.approx(
+        torch.stack([saobp.attention_entropy(layer) for layer in maps]).mean().item()
+    )
 
 
 def test_every_part_of_a_model_attends_as_before_afterwards(tmp_path):
-    picture = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    picture = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
     seen = hf.CLIPVisionConfig(**picture, image_size=8, patch_size=4)
     words = hf.LlamaConfig(vocab_size=61, **SIZES)
     config = hf.LlavaConfig(vision_config=seen, text_config=words, image_token_index=60)
@@ -152,13 +228,24 @@ def test_punctuation_is_that_of_the_text_and_not_of_how_a_tokenizer_of_bytes_spe
     bpe, bytes_ = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel
     bpe.pre_tokenizer, bpe.decoder = bytes_(add_prefix_space=False), decoders.ByteLevel()
     asked = {"vocab_size": 300, "initial_alphabet": bytes_.alphabet(), "special_tokens": ["<eos>"]}
-    bpe.train_from_iterator(["“Yes” — he said… £5"] * 50, trainers.BpeTrainer(**asked, show_progress=False))
+    bpe.train_from_iterator(
+        ["“Yes” — he said… £5"] * 50, trainers.BpeTrainer(**asked, show_progress=False)
+    )
     tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<eos>")
     names, classes = token_classes(tokenizer)
     ids = tokenizer("“Yes” — he said… £5, ok.").input_ids
     said = {tokenizer.decode([one]).strip(): names[classes[one]] for one in ids}
-    assert {word for word, name in said.items() if name == "punctuation"} == {"“", "”", "—", "…", "£", ",", "."}
-    assert names[classes[tokenizer.convert_tokens_to_ids("¡")]] == "content"  # the byte 161, a part of a letter
+    assert {word for word, name in said.items() if name == "punctuation"} == {
+        "“",
+        "”",
+        "—",
+        "…",
+        "£",
+        ",",
+        ".",
+    }
+    # the byte 161, a part of a letter
+    assert names[classes[tokenizer.convert_tokens_to_ids("¡")]] == "content"
 
 
 @pytest.mark.parametrize("kind", REFUSED)
@@ -171,7 +258,9 @@ def test_batches_that_cannot_be_read_are_refused_in_one_line(kind, model, tmp_pa
     assert run(model, IDS).isfinite().all()
 
 
-@pytest.mark.parametrize("name", [ODD, f"{ODD}.parquet", "a*.parquet", f"{ODD}/new/a.parquet", "run.v1"])
+@pytest.mark.parametrize(
+    "name", [ODD, f"{ODD}.parquet", "a*.parquet", f"{ODD}/new/a.parquet", "run.v1"]
+)
 def test_files_of_every_name_are_written_with_their_maps_beside(name, model, tmp_path):
     path = tmp_path / name
     captured(model, [{"input_ids": IDS}], str(path), keep_maps=2, part_samples=1)
@@ -181,7 +270,9 @@ def test_files_of_every_name_are_written_with_their_maps_beside(name, model, tmp
         assert [arrays[f"input_ids_{row}"].tolist() for row in (0, 1)] == IDS.tolist()
 
 
-def test_a_path_from_home_is_there_and_what_cannot_be_a_path_is_refused(model, tmp_path, monkeypatch):
+def test_a_path_from_home_is_there_and_what_cannot_be_a_path_is_refused(
+    model, tmp_path, monkeypatch
+):
     monkeypatch.setenv("HOME", str(tmp_path))
     captured(model, [{"input_ids": IDS}], "~/deep/a.parquet")
     assert (tmp_path / "deep" / "a.parquet").is_file()

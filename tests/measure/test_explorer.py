@@ -1,4 +1,6 @@
-"""The attention explorer in a browser: its numbers are those of saobp.refine, its pictures follow the controls."""
+"""The attention explorer in a browser: its numbers are those of saobp.refine, its pictures follow
+the controls.
+"""
 
 import base64
 import copy
@@ -25,11 +27,28 @@ from saobp.measure.gtd_and_entropy import attention_entropy, column_mass_maximum
 from saobp.measure.inspection import explorer
 from saobp.measure.inspection import maps as maps_of_models
 
-HEADLESS = (BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom")
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium here: apt-get install chromium")
+HEADLESS = (
+    BROWSER,
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--enable-logging=stderr",
+    "--dump-dom",
+)
+needs_browser = pytest.mark.skipif(
+    BROWSER is None, reason="no chromium here: apt-get install chromium"
+)
 STATES = [
-    {"text": number % 3, "layer": number % 2, "head": number % 4, "factor": factor, "strength": strength}
-    for number, (factor, strength) in enumerate(itertools.product(inspect.FACTORS, (0.0, 0.2, 0.73, 1.0)))
+    {
+        "text": number % 3,
+        "layer": number % 2,
+        "head": number % 4,
+        "factor": factor,
+        "strength": strength,
+    }
+    for number, (factor, strength) in enumerate(
+        itertools.product(inspect.FACTORS, (0.0, 0.2, 0.73, 1.0))
+    )
 ]
 SCRIPT = """
 <script>
@@ -74,11 +93,15 @@ def random_model(kind):
     if kind == "causal":
         return families.sharpened(model_folders.decoder())
     torch.manual_seed(0)
-    return families.sharpened(hf.BertModel(hf.BertConfig(vocab_size=105, pad_token_id=0, **families.SIZES)))
+    return families.sharpened(
+        hf.BertModel(hf.BertConfig(vocab_size=105, pad_token_id=0, **families.SIZES))
+    )
 
 
 def collected(kind):
-    return explorer.collect(random_model(kind), word_tokenizer(), model_folders.TEXTS, strength=0.1, tokens=16)
+    return explorer.collect(
+        random_model(kind), word_tokenizer(), model_folders.TEXTS, strength=0.1, tokens=16
+    )
 
 
 def browse(tmp_path, data, width=1100):
@@ -86,7 +109,12 @@ def browse(tmp_path, data, width=1100):
     file = tmp_path / "page.html"
     script = SCRIPT.replace("STATES", json.dumps(STATES))
     file.write_text(HEAD + explorer.fragment(data) + script, encoding="utf-8")
-    command = [*HEADLESS, f"--window-size={width},900", f"--user-data-dir={tmp_path / 'browser'}", file.as_uri()]
+    command = [
+        *HEADLESS,
+        f"--window-size={width},900",
+        f"--user-data-dir={tmp_path / 'browser'}",
+        file.as_uri(),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     found = re.search(r'<pre id="told">(.*?)</pre>', done.stdout, re.S)
     assert found, done.stderr[-2000:]
@@ -99,7 +127,10 @@ def causal():
     return collected("causal")
 
 
-@pytest.fixture(scope="module", params=[pytest.param(k, marks=needs_browser) for k in ("bidirectional", "causal")])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(k, marks=needs_browser) for k in ("bidirectional", "causal")],
+)
 def browsed(request, tmp_path_factory):
     data = collected(request.param)
     return data, *browse(tmp_path_factory.mktemp("explorer"), data)
@@ -110,7 +141,9 @@ def received(data, state):
     text = data["texts"][state["text"]]
     length = len(text["tokens"])
     levels = np.frombuffer(base64.b64decode(text["maps"]), "<u2")
-    levels = levels.reshape(data["layers"], data["heads"], length, length)[state["layer"], state["head"]]
+    levels = levels.reshape(data["layers"], data["heads"], length, length)[
+        state["layer"], state["head"]
+    ]
     return explorer.from_levels(levels)
 
 
@@ -122,9 +155,16 @@ def test_the_page_refines_as_saobp_does(browsed):
     for state, numbers in zip(STATES, told["numbers"]):
         raw = received(data, state)
         refined = saobp.refine(raw, state["factor"], state["strength"], causal=data["causal"])
-        assert torch.allclose(torch.tensor(numbers["refined"], dtype=torch.double), refined.flatten(), atol=1e-6), state
-        for (side, maps), (name, measure) in itertools.product((("before", raw), ("after", refined)), MEASURES.items()):
-            assert numbers[side][name] == pytest.approx(measure(maps).item(), abs=1e-3), (state, name)
+        assert torch.allclose(
+            torch.tensor(numbers["refined"], dtype=torch.double), refined.flatten(), atol=1e-6
+        ), state
+        for (side, maps), (name, measure) in itertools.product(
+            (("before", raw), ("after", refined)), MEASURES.items()
+        ):
+            assert numbers[side][name] == pytest.approx(measure(maps).item(), abs=1e-3), (
+                state,
+                name,
+            )
         if state["strength"] == 0:
             assert numbers["after"] == numbers["before"] and numbers["shown"] == "0.00"
         elif state["factor"] in ("elemmul", "sinkhorn"):
@@ -139,21 +179,35 @@ def test_the_page_is_as_near_to_the_model_s_own_maps_as_it_says(browsed):
     assert all(0 < bound - data["error"][name] < 1.01e-4 for name, bound in told["bounds"])
     for state, numbers in zip(STATES, told["numbers"]):
         exact = maps_of_models.maps_of(model, samples[state["text"]])[state["layer"]][state["head"]]
-        refined = saobp.refine(exact, state["factor"], state["strength"], causal=data["causal"]).double()
-        gap = (torch.tensor(numbers["refined"], dtype=torch.double) - refined.flatten()).abs().max().item()
+        refined = saobp.refine(
+            exact, state["factor"], state["strength"], causal=data["causal"]
+        ).double()
+        gap = (
+            (torch.tensor(numbers["refined"], dtype=torch.double) - refined.flatten())
+            .abs()
+            .max()
+            .item()
+        )
         assert gap <= 1.05 * data["error"]["probability"] + 1e-6, state
         for name, measure in MEASURES.items():
             gap = abs(numbers["after"][name] - measure(refined).item())
             assert gap <= 1.05 * data["error"][name] + 1e-6, (state, name)
 
 
-def test_the_page_starts_where_a_sink_drains_and_follows_slider_and_arrow_keys_without_a_word_in_the_console(browsed):
+def test_the_page_starts_where_a_sink_drains_and_follows_slider_and_arrow_keys_without_a_word_in_the_console(
+    browsed,
+):
     data, told, console = browsed
     start, picked, pointed = told["start"], told["picked"], told["pointed"]
     assert {name: start[name] for name in data["start"]} == data["start"]
     assert start["after"]["column"] < start["before"]["column"] - 0.2
     assert told["slider"] == {"before": True, "after": False, "shown": "0.90"}
-    assert (picked["layer"], picked["head"], picked["checked"], picked["stops"]) == (1, 2, "true", 1)
+    assert (picked["layer"], picked["head"], picked["checked"], picked["stops"]) == (
+        1,
+        2,
+        "true",
+        1,
+    )
     assert picked["focused"] and picked["label"].startswith("layer 2, head 3: ")
     assert pointed["cell"][0] == 0 and "Query" in pointed["said"] and "Query" not in told["rest"]
     assert f"{pointed['total']:.2f}".replace("-", "−") in pointed["said"]
@@ -164,14 +218,21 @@ def test_the_page_starts_where_a_sink_drains_and_follows_slider_and_arrow_keys_w
 def test_the_page_of_an_inspection_writes_every_head_s_number_before_and_after(tmp_path):
     folder, out = model_folders.folder("gpt2", tmp_path / "gpt2"), tmp_path / "out"
     texts = model_folders.text_file(tmp_path / "texts.txt")
-    assert main(["inspect", str(folder), "--text", str(texts), "--samples", "2", "--out", str(out)]) == 0
+    assert (
+        main(["inspect", str(folder), "--text", str(texts), "--samples", "2", "--out", str(out)])
+        == 0
+    )
     command = [*HEADLESS, f"--user-data-dir={tmp_path / 'browser'}", (out / "index.html").as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    table = pd.read_csv(out / "attention.csv").query("measure == 'column_mass_maximum' and head.notna()")
+    table = pd.read_csv(out / "attention.csv").query(
+        "measure == 'column_mass_maximum' and head.notna()"
+    )
     for side in ("before", "after"):
         picture = re.search(f'<svg id="heads-{side}".*?</svg>', done.stdout, re.S)[0]
         numbers = [float(number) for number in re.findall(r'class="(?:on|off)">([^<]+)<', picture)]
-        assert numbers == pytest.approx(table.sort_values(["layer", "head"])[side].to_list(), abs=0.051), side
+        assert numbers == pytest.approx(
+            table.sort_values(["layer", "head"])[side].to_list(), abs=0.051
+        ), side
     assert "CONSOLE" not in done.stderr
 
 
@@ -199,7 +260,10 @@ def test_the_error_holds_at_every_strength_of_the_slider(causal):
     maps = torch.stack(maps_of_models.maps_of(model, sample))
     received = explorer.from_levels(explorer.to_levels(maps))
     for factor, step in itertools.product(inspect.FACTORS, range(1, 101, 3)):
-        ours, exact = (maps_of_models.one_step(one, factor, step / 100, True).double() for one in (received, maps))
+        ours, exact = (
+            maps_of_models.one_step(one, factor, step / 100, True).double()
+            for one in (received, maps)
+        )
         gap = (column_mass_maximum(ours) - column_mass_maximum(exact)).abs().max()
         assert gap <= 1.02 * causal["error"]["column"], (factor, step)
 

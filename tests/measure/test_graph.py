@@ -29,7 +29,9 @@ def to_networkx(weights, directed=False):
 
 
 def loop_barrat(weights):
-    """Clustering from its definition: weigh the ordered pairs of edges at a node that a third closes."""
+    """Clustering from its definition: weigh the ordered pairs of edges at a node that a third
+    closes.
+    """
     size, found = len(weights), []
     for i in range(size):
         around = [(j, weights[i, j].item()) for j in range(size) if weights[i, j] > 0]
@@ -51,13 +53,18 @@ def test_clustering_agrees_with_networkx_and_the_loop_also_on_what_is_undefined(
     graph = to_networkx(weights, directed)
     for kind, weight in (("binary", None), ("onnela", "weight")):
         expected = list(networkx.clustering(graph, weight=weight).values())
-        assert g.clustering(weights, kind).nan_to_num(0.0).tolist() == pytest.approx(expected, abs=1e-12)
-    assert g.clustering(weights).tolist() == pytest.approx(loop_barrat(weights), abs=1e-12, nan_ok=True)
+        assert g.clustering(weights, kind).nan_to_num(0.0).tolist() == pytest.approx(
+            expected, abs=1e-12
+        )
+    assert g.clustering(weights).tolist() == pytest.approx(
+        loop_barrat(weights), abs=1e-12, nan_ok=True
+    )
 
 
 def test_barrats_coefficient_of_four_nodes_worked_by_hand():
     weights = torch.zeros(4, 4, dtype=torch.float64)
-    for i, j, weight in ((0, 1, 0.5), (0, 2, 0.3), (0, 3, 0.2), (1, 2, 0.4)):  # a triangle with a tail at node 0
+    # a triangle with a tail at node 0
+    for i, j, weight in ((0, 1, 0.5), (0, 2, 0.3), (0, 3, 0.2), (1, 2, 0.4)):
         weights[i, j] = weights[j, i] = weight
     # node 0: strength 1, 3 neighbours, one closed pair (1, 2): 2 * (0.5 + 0.3) / 2 / (1 * 2) = 0.4
     # nodes 1 and 2: their only pair is closed; node 3: one neighbour
@@ -65,7 +72,8 @@ def test_barrats_coefficient_of_four_nodes_worked_by_hand():
     assert g.clustering(weights, "binary").tolist()[0] == pytest.approx(1 / 3)
     onnela = (0.5 * 0.3 * 0.4) ** (1 / 3) / 0.5 / 3
     assert g.clustering(weights, "onnela").tolist()[0] == pytest.approx(onnela)
-    for kind in g.CLUSTERINGS:  # nobody is a neighbour of its own
+    # nobody is a neighbour of its own
+    for kind in g.CLUSTERINGS:
         loops = g.clustering(weights + torch.eye(4), kind)
         torch.testing.assert_close(loops, g.clustering(weights, kind), equal_nan=True)
 
@@ -103,28 +111,38 @@ def test_a_seeded_sample_is_repeatable_and_keeps_the_order_of_the_tokens():
 
 
 def test_edges_at_or_below_the_threshold_are_dropped_after_joining_both_directions():
-    attention = torch.tensor([[0.9, 0.1, 0.0], [0.3, 0.2, 0.5], [0.0, 0.0, 1.0]], dtype=torch.float64)
-    assert g.token_graph(attention, 3, 0.1, directed=True).tolist() == [[0, 0, 0], [0.3, 0, 0.5], [0, 0, 0]]
+    attention = torch.tensor(
+        [[0.9, 0.1, 0.0], [0.3, 0.2, 0.5], [0.0, 0.0, 1.0]], dtype=torch.float64
+    )
+    assert g.token_graph(attention, 3, 0.1, directed=True).tolist() == [
+        [0, 0, 0],
+        [0.3, 0, 0.5],
+        [0, 0, 0],
+    ]
     for name, first in {"mean": [0, 0.2, 0], "max": [0, 0.3, 0], "min": [0, 0, 0]}.items():
         assert g.token_graph(attention, 3, 0.1, symmetry=name)[0].tolist() == pytest.approx(first)
     assert g.token_graph(attention, 3, 0.1, symmetry="min").count_nonzero() == 0
 
 
 def test_measures_of_a_stack_are_those_of_its_matrices():
-    attention, checked = rows(2, 3, 20, 20), jaxtyped(typechecker=beartype)  # which look at shapes and types
+    # which look at shapes and types
+    attention, checked = rows(2, 3, 20, 20), jaxtyped(typechecker=beartype)
     found = checked(g.graph_measures)(attention, 15, 0.02)
     weights = checked(g.token_graph)(attention, 15, mask=torch.ones(20, dtype=torch.bool))
     checked(g.clustering)(weights)
     checked(g.betweenness)(weights)
     for layer, head in itertools.product(range(2), range(3)):
         weights = g.token_graph(attention[layer, head], 15, 0.02)
-        expected = {f"clustering_{kind}": g.clustering(weights, kind).nanmean() for kind in g.CLUSTERINGS}
+        expected = {
+            f"clustering_{kind}": g.clustering(weights, kind).nanmean() for kind in g.CLUSTERINGS
+        }
         for name, value in (expected | {"betweenness": g.betweenness(weights).mean()}).items():
             assert found[name][layer, head].item() == pytest.approx(value.item())
 
 
 def test_what_is_undefined_stays_nan():
-    identity = torch.eye(5)  # no edges: nobody has neighbours, nobody lies between
+    # no edges: nobody has neighbours, nobody lies between
+    identity = torch.eye(5)
     found = g.graph_measures(identity)
     assert all(found[f"clustering_{kind}"].isnan() for kind in g.CLUSTERINGS)
     assert found["betweenness"].item() == 0
@@ -136,19 +154,33 @@ def test_what_is_undefined_stays_nan():
         assert values.isnan().tolist() == [True, False], name
 
 
-@pytest.mark.parametrize(("argument", "call"), [
-    ("attention", lambda a: g.token_graph(a[:2])), ("attention", lambda a: g.token_graph(a.tolist())),
-    ("attention", lambda a: g.token_graph(a > 0)), ("threshold", lambda a: g.token_graph(a, threshold="0.1")),
-    ("threshold", lambda a: g.token_graph(a, threshold=math.nan)), ("nodes", lambda a: g.token_graph(a, 2.5)),
-    ("nodes", lambda a: g.token_graph(a, True)), ("seed", lambda a: g.token_graph(a, seed=0.5)),
-    ("mask", lambda a: g.token_graph(a, mask=[True] * 4)), ("symmetry", lambda a: g.token_graph(a, symmetry="sum")),
-    ("threshold", lambda a: g.token_graph(a, threshold=-0.1)), ("nodes", lambda a: g.token_graph(a, 0)),
-    ("mask", lambda a: g.token_graph(a, mask=torch.ones(4))), ("kind", lambda a: g.clustering(a, "zhang")),
-    ("weights", lambda a: g.betweenness(a)), ("weights", lambda a: g.clustering(5)),
-    ("weights", lambda a: g.clustering(a[:2])), ("weights", lambda a: g.betweenness(a[0])),
-    ("weights", lambda a: g.clustering(a > 0)), ("weights", lambda a: g.betweenness(-a, weighted=True)),
-    ("attention", lambda a: g.graph_measures(a.to_sparse())), ("seed", lambda a: g.token_graph(a, seed=2**70)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argument", "call"),
+    [
+        ("attention", lambda a: g.token_graph(a[:2])),
+        ("attention", lambda a: g.token_graph(a.tolist())),
+        ("attention", lambda a: g.token_graph(a > 0)),
+        ("threshold", lambda a: g.token_graph(a, threshold="0.1")),
+        ("threshold", lambda a: g.token_graph(a, threshold=math.nan)),
+        ("nodes", lambda a: g.token_graph(a, 2.5)),
+        ("nodes", lambda a: g.token_graph(a, True)),
+        ("seed", lambda a: g.token_graph(a, seed=0.5)),
+        ("mask", lambda a: g.token_graph(a, mask=[True] * 4)),
+        ("symmetry", lambda a: g.token_graph(a, symmetry="sum")),
+        ("threshold", lambda a: g.token_graph(a, threshold=-0.1)),
+        ("nodes", lambda a: g.token_graph(a, 0)),
+        ("mask", lambda a: g.token_graph(a, mask=torch.ones(4))),
+        ("kind", lambda a: g.clustering(a, "zhang")),
+        ("weights", lambda a: g.betweenness(a)),
+        ("weights", lambda a: g.clustering(5)),
+        ("weights", lambda a: g.clustering(a[:2])),
+        ("weights", lambda a: g.betweenness(a[0])),
+        ("weights", lambda a: g.clustering(a > 0)),
+        ("weights", lambda a: g.betweenness(-a, weighted=True)),
+        ("attention", lambda a: g.graph_measures(a.to_sparse())),
+        ("seed", lambda a: g.token_graph(a, seed=2**70)),
+    ],
+)
 def test_a_wrong_argument_is_named(argument, call):
     with pytest.raises(ValueError, match=f"^{argument}"):
         call(rows(4, 4))

@@ -13,12 +13,19 @@ from jaxtyping import jaxtyped
 
 from saobp.measure import gtd_and_entropy as d
 
-PATHS = 0.9 + 0.9**2 + 0.9**3  # s: the row sum of G at beta = 0.9, K = 4
+# s: the row sum of G at beta = 0.9, K = 4
+PATHS = 0.9 + 0.9**2 + 0.9**3
 IDEMPOTENT = PATHS**2 / (1 + PATHS**2)
 MATRIX_DIAGNOSTICS = [
-    d.attention_entropy, d.gtd, d.indirect_entropy, d.sparsity, d.hoyer, d.column_mass_maximum, d.idempotence_gap,
+    d.attention_entropy,
+    d.gtd,
+    d.indirect_entropy,
+    d.sparsity,
+    d.hoyer,
+    d.column_mass_maximum,
+    d.idempotence_gap,
     d.effective_rank,
-]  # fmt: skip
+]
 
 
 def rows(*shape, seed=0, scale=2.0, dtype=torch.float64):
@@ -42,7 +49,10 @@ def loop_indirect(attention, beta, hops):
     """Eq. 12, entry by entry: extend every path by one token at a time."""
     power, total = attention.tolist(), [[0.0] * len(attention) for _ in attention]
     for t in range(2, hops + 1):
-        power = [[sum(map(operator.mul, row, column)) for column in zip(*attention.tolist())] for row in power]
+        power = [
+            [sum(map(operator.mul, row, column)) for column in zip(*attention.tolist())]
+            for row in power
+        ]
         total = [[g + beta ** (t - 1) * p for g, p in zip(*rows)] for rows in zip(total, power)]
     return total
 
@@ -57,9 +67,16 @@ def loop_row_entropy(row):
 def test_gtd_and_its_paths_equal_the_loop_for_any_number_of_hops(beta, hops):
     attention = rows(6, 6)
     expected = loop_indirect(attention, beta, hops)
-    torch.testing.assert_close(d.indirect_attention(attention, beta, hops), torch.tensor(expected, dtype=torch.float64))
-    direct, indirect = (sum(a * a for row in paths for a in row) for paths in (attention.tolist(), expected))  # Eq. 13
-    assert d.gtd(attention, beta, hops).item() == pytest.approx(indirect / (direct + indirect), abs=1e-12)
+    torch.testing.assert_close(
+        d.indirect_attention(attention, beta, hops), torch.tensor(expected, dtype=torch.float64)
+    )
+    # Eq. 13
+    direct, indirect = (
+        sum(a * a for row in paths for a in row) for paths in (attention.tolist(), expected)
+    )
+    assert d.gtd(attention, beta, hops).item() == pytest.approx(
+        indirect / (direct + indirect), abs=1e-12
+    )
 
 
 def test_entropies_and_hoyer_are_the_means_of_the_rows_loops():
@@ -71,12 +88,15 @@ def test_entropies_and_hoyer_are_the_means_of_the_rows_loops():
     assert d.row_entropy(attention).tolist() == pytest.approx(expected)
     assert d.attention_entropy(attention).item() == pytest.approx(sum(expected) / 7)
     paths = [[g / sum(row) for g in row] for row in loop_indirect(attention, 0.9, 4)]
-    assert d.indirect_entropy(attention).item() == pytest.approx(sum(map(loop_row_entropy, paths)) / 7, abs=1e-12)
+    assert d.indirect_entropy(attention).item() == pytest.approx(
+        sum(map(loop_row_entropy, paths)) / 7, abs=1e-12
+    )
 
 
 def test_sparsity_counts_entries_below_the_threshold():
     attention = torch.tensor([[0.6, 0.4, 0.0], [0.3, 0.3, 0.4], [0.005, 0.0, 0.995]])
-    assert d.sparsity(attention).item() == pytest.approx(5 / 9)  # below 1/3: 0, .3, .3, .005, 0
+    # below 1/3: 0, .3, .3, .005, 0
+    assert d.sparsity(attention).item() == pytest.approx(5 / 9)
     assert d.sparsity(attention, threshold=0.01).item() == pytest.approx(3 / 9)
 
 
@@ -108,9 +128,12 @@ def test_entropy_sparsity_and_mass_at_their_limits_and_of_a_single_token():
         (d.column_mass_maximum, 1, 1),
     ):
         found = [diagnostic(attention).item() for attention in (uniform, identity)]
-        assert found == pytest.approx([of_uniform, of_identity], rel=1e-5, abs=1e-6), diagnostic.__name__
+        assert found == pytest.approx([of_uniform, of_identity], rel=1e-5, abs=1e-6), (
+            diagnostic.__name__
+        )
     assert d.attention_entropy(identity).item() == pytest.approx(0, abs=1e-12)
-    for size in (3, 7, 16, 49, 127):  # uniform attention is not called sparse because of rounding
+    # uniform attention is not called sparse because of rounding
+    for size in (3, 7, 16, 49, 127):
         attention = torch.rand(size, 1).expand(size, size).softmax(-1) * (1 - 1e-6)
         assert d.sparsity(attention).item() == 0
     one = torch.ones(1, 1)
@@ -125,8 +148,13 @@ def test_measure_agrees_with_the_single_functions_and_all_keep_to_their_signatur
     attention[1] = attention[1].masked_fill(~mask[1], 0)
     attention[1] /= attention[1].sum(-1, keepdim=True)
     single = {diagnostic.__name__: checked(diagnostic) for diagnostic in MATRIX_DIAGNOSTICS}
-    single |= {name: partial(single[name], beta=0.8, hops=5) for name in ("gtd", "indirect_entropy")}
-    single |= {"sparsity_fixed": partial(single["sparsity"], threshold=0.01), "entropy": single["attention_entropy"]}
+    single |= {
+        name: partial(single[name], beta=0.8, hops=5) for name in ("gtd", "indirect_entropy")
+    }
+    single |= {
+        "sparsity_fixed": partial(single["sparsity"], threshold=0.01),
+        "entropy": single["attention_entropy"],
+    }
     for maps, real in ((attention, mask), (attention[1, 2], mask[1])):
         expected = {name: diagnostic(maps, mask=real) for name, diagnostic in single.items()}
         for name, values in checked(d.measure)(maps, 0.8, 5, mask=real).items():
@@ -140,7 +168,9 @@ def test_measure_agrees_with_the_single_functions_and_all_keep_to_their_signatur
 def test_padding_is_cut_exactly(diagnostic, fill):
     attention = rows(2, 3, 7, 7)
     frame, mask = padded(attention, 12, fill)
-    torch.testing.assert_close(diagnostic(frame, mask=mask), diagnostic(attention), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        diagnostic(frame, mask=mask), diagnostic(attention), rtol=1e-12, atol=1e-12
+    )
 
 
 def test_only_padded_queries_and_matrices_of_nan_or_without_real_tokens_are_undefined():
@@ -149,14 +179,23 @@ def test_only_padded_queries_and_matrices_of_nan_or_without_real_tokens_are_unde
     assert found.isnan().equal((~mask).expand(2, 8))
     torch.testing.assert_close(found[:, mask], d.row_entropy(rows(2, 5, 5)))
     attention = rows(3, 6, 6)
-    attention[0, 0, 0] = math.nan  # which stops no other matrix
+    # which stops no other matrix
+    attention[0, 0, 0] = math.nan
     mask = torch.tensor([[True] * 6, [True] * 6, [False] * 6])
     for diagnostic in MATRIX_DIAGNOSTICS:
-        assert diagnostic(attention, mask=mask).isnan().tolist() == [True, False, True], diagnostic.__name__
+        assert diagnostic(attention, mask=mask).isnan().tolist() == [True, False, True], (
+            diagnostic.__name__
+        )
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(1, 9), st.integers(2, 7), st.floats(0.1, 1.0), st.integers(0, 99), st.floats(0.0, 30.0))
+@given(
+    st.integers(1, 9),
+    st.integers(2, 7),
+    st.floats(0.1, 1.0),
+    st.integers(0, 99),
+    st.floats(0.0, 30.0),
+)
 def test_gtd_stays_within_its_bounds_and_path_rows_sum_to_s(size, hops, beta, seed, scale):
     attention = rows(size, size, seed=seed, scale=scale)
     total = sum(beta**t for t in range(1, hops))
@@ -177,8 +216,12 @@ def test_renaming_the_tokens_changes_no_diagnostic(size, seed):
 
 
 @pytest.mark.parametrize("diagnostic", [d.attention_entropy, d.gtd, d.indirect_entropy])
-def test_gradients_are_those_of_the_definitions_and_finite_where_the_softmax_is_exactly_zero(diagnostic):
-    assert torch.autograd.gradcheck(lambda s: diagnostic(s.softmax(-1)), rows(5, 5).log().requires_grad_())
+def test_gradients_are_those_of_the_definitions_and_finite_where_the_softmax_is_exactly_zero(
+    diagnostic,
+):
+    assert torch.autograd.gradcheck(
+        lambda s: diagnostic(s.softmax(-1)), rows(5, 5).log().requires_grad_()
+    )
     scores = torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(1)).requires_grad_()
     causal = torch.ones(6, 6, dtype=torch.bool).triu(1)
     attention = scores.masked_fill(causal, -torch.inf).softmax(-1)
@@ -187,34 +230,50 @@ def test_gradients_are_those_of_the_definitions_and_finite_where_the_softmax_is_
 
 
 def test_cross_layer_paths_run_from_the_upper_layer_down_without_padding():
-    attention = rows(2, 1, 6, 6)  # equal layers have the GTD of their matrix
+    # equal layers have the GTD of their matrix
+    attention = rows(2, 1, 6, 6)
     torch.testing.assert_close(d.cross_layer_gtd([attention] * 5), d.gtd(attention).expand(2, 2))
     low, high = rows(3, 5, 5, seed=1), rows(3, 5, 5, seed=2)
     first, product = low.mean(0), high.mean(0) @ low.mean(0)
-    expected = (0.9 * product).square().sum() / (first.square().sum() + (0.9 * product).square().sum())
+    expected = (0.9 * product).square().sum() / (
+        first.square().sum() + (0.9 * product).square().sum()
+    )
     torch.testing.assert_close(d.cross_layer_gtd([low, high], hops=2), expected.reshape(1))
     layers = [rows(2, 5, 5, seed=seed) for seed in range(4)]
     frames, masks = zip(*(padded(layer, 9) for layer in layers))
     torch.testing.assert_close(d.cross_layer_gtd(frames, mask=masks[0]), d.cross_layer_gtd(layers))
 
 
-@pytest.mark.parametrize(("argument", "call"), [
-    ("attention", lambda a: d.gtd(a[:2])), ("attention", lambda a: d.gtd(a[0])),
-    ("attention", lambda a: d.attention_entropy(3 * a)), ("attention", lambda a: d.attention_entropy(a.log())),
-    ("attention", lambda a: d.gtd(a.round().long())), ("mask", lambda a: d.gtd(a, mask=torch.ones(4))),
-    ("mask", lambda a: d.gtd(a, mask=torch.ones(3, dtype=torch.bool))),
-    ("mask", lambda a: d.gtd(a.expand(2, 4, 4), mask=torch.ones(3, 4, dtype=torch.bool))),
-    ("mask", lambda a: d.gtd(a, mask=torch.ones(1, 4, dtype=torch.bool))), ("beta", lambda a: d.gtd(a, beta=0.0)),
-    ("beta", lambda a: d.gtd(a, beta=math.nan)), ("hops", lambda a: d.gtd(a, hops=1)),
-    ("hops", lambda a: d.indirect_entropy(a, hops=2.5)), ("threshold", lambda a: d.sparsity(a, threshold=0.0)),
-    ("beta", lambda a: d.gtd(a, beta=True)), ("threshold", lambda a: d.sparsity(a, threshold="a")),
-    ("attention", lambda a: d.gtd(a.to("meta"))), ("attention", lambda a: d.gtd(a.to_sparse())),
-    ("layers: 3 are fewer", lambda a: d.cross_layer_gtd([a.expand(2, 4, 4)] * 3)),
-    ("layers must be", lambda a: d.cross_layer_gtd(iter([a] * 4))),
-    ("layers must be", lambda a: d.cross_layer_gtd([a[None]] * 3 + [a[None, :3, :3]])),
-    ("attention", lambda a: d.gtd(torch.stack([torch.nan * a, 5 * a]))),  # NaN lets no other matrix pass
-    ("mask", lambda a: d.gtd(a.expand(2, 2, 3, 4, 4), mask=torch.ones(2, 4).bool())),  # of a batch, not of layers
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argument", "call"),
+    [
+        ("attention", lambda a: d.gtd(a[:2])),
+        ("attention", lambda a: d.gtd(a[0])),
+        ("attention", lambda a: d.attention_entropy(3 * a)),
+        ("attention", lambda a: d.attention_entropy(a.log())),
+        ("attention", lambda a: d.gtd(a.round().long())),
+        ("mask", lambda a: d.gtd(a, mask=torch.ones(4))),
+        ("mask", lambda a: d.gtd(a, mask=torch.ones(3, dtype=torch.bool))),
+        ("mask", lambda a: d.gtd(a.expand(2, 4, 4), mask=torch.ones(3, 4, dtype=torch.bool))),
+        ("mask", lambda a: d.gtd(a, mask=torch.ones(1, 4, dtype=torch.bool))),
+        ("beta", lambda a: d.gtd(a, beta=0.0)),
+        ("beta", lambda a: d.gtd(a, beta=math.nan)),
+        ("hops", lambda a: d.gtd(a, hops=1)),
+        ("hops", lambda a: d.indirect_entropy(a, hops=2.5)),
+        ("threshold", lambda a: d.sparsity(a, threshold=0.0)),
+        ("beta", lambda a: d.gtd(a, beta=True)),
+        ("threshold", lambda a: d.sparsity(a, threshold="a")),
+        ("attention", lambda a: d.gtd(a.to("meta"))),
+        ("attention", lambda a: d.gtd(a.to_sparse())),
+        ("layers: 3 are fewer", lambda a: d.cross_layer_gtd([a.expand(2, 4, 4)] * 3)),
+        ("layers must be", lambda a: d.cross_layer_gtd(iter([a] * 4))),
+        ("layers must be", lambda a: d.cross_layer_gtd([a[None]] * 3 + [a[None, :3, :3]])),
+        # NaN lets no other matrix pass
+        ("attention", lambda a: d.gtd(torch.stack([torch.nan * a, 5 * a]))),
+        # of a batch, not of layers
+        ("mask", lambda a: d.gtd(a.expand(2, 2, 3, 4, 4), mask=torch.ones(2, 4).bool())),
+    ],
+)
 def test_a_wrong_argument_is_named(argument, call):
     with pytest.raises(ValueError, match=f"^{argument}"):
         call(rows(4, 4))
@@ -228,13 +287,16 @@ def test_bounds_hold_in_half_precision(dtype, length):
     exact, slack = rows(length, length, dtype=torch.float32), 2e-5
     for random in (uniform, exact.to(dtype)):
         found = d.measure(random)
-        assert found["gtd"].dtype == torch.float32  # what is measured in is single precision
+        # what is measured in is single precision
+        assert found["gtd"].dtype == torch.float32
         assert max(found["entropy"], found["indirect_entropy"]) <= math.log(length) * (1 + slack)
         assert d.row_entropy(random).max() <= math.log(length) * (1 + slack)
         assert 1 - slack <= found["column_mass_maximum"] <= length
         assert -slack <= found["hoyer"] <= 1 and 0 <= found["sparsity"] <= 1 - 1 / length + slack
         paths = d.indirect_attention(random).sum(-1)
-        torch.testing.assert_close(paths, torch.full_like(paths, 0.9 + 0.81 + 0.729), atol=1e-4, rtol=0)
+        torch.testing.assert_close(
+            paths, torch.full_like(paths, 0.9 + 0.81 + 0.729), atol=1e-4, rtol=0
+        )
     torch.testing.assert_close(found["gtd"], d.gtd(exact), rtol=0.02, atol=0.0)
 
 
@@ -251,4 +313,6 @@ def test_autocast_narrows_nothing():
 def test_where_values_cannot_be_looked_at_the_numbers_are_the_same(function):
     maps = torch.rand(3, 2, 5, 5, generator=torch.Generator().manual_seed(0)).softmax(-1)
     assert torch.allclose(torch.func.vmap(function)(maps), function(maps))
-    assert torch.allclose(torch.compile(function, backend="eager", fullgraph=True)(maps), function(maps))
+    assert torch.allclose(
+        torch.compile(function, backend="eager", fullgraph=True)(maps), function(maps)
+    )

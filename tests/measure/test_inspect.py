@@ -1,4 +1,6 @@
-"""`saobp inspect`: its numbers are those of the library, its files whole, and bad input one line."""
+"""`saobp inspect`: its numbers are those of the library, its files whole, and bad input one
+line.
+"""
 
 import json
 import os
@@ -39,7 +41,9 @@ def texts(tmp_path):
 
 def test_every_number_is_the_library_s_own():
     model, tokenizer = model_folders.decoder(), word_tokenizer()
-    table = saobp.inspect(model, tokenizer, model_folders.TEXTS, strengths=np.array([0.3, 0.3]), samples=3)
+    table = saobp.inspect(
+        model, tokenizer, model_folders.TEXTS, strengths=np.array([0.3, 0.3]), samples=3
+    )
     saobp.apply(model, "none")
     measures, found = (saobp.gtd, saobp.attention_entropy), []
     for text in model_folders.TEXTS[:3]:
@@ -48,7 +52,9 @@ def test_every_number_is_the_library_s_own():
         found.append([[measure(side).numpy() for measure in measures] for side in sides])
     expected = np.array(found).mean(0)
     for m, measure in enumerate(("gtd", "entropy")):
-        heads = table[(table.measure == measure) & table["head"].notna()].sort_values(["layer", "head"])
+        heads = table[(table.measure == measure) & table["head"].notna()].sort_values(
+            ["layer", "head"]
+        )
         assert heads.before.to_numpy() == pytest.approx(expected[0, m].ravel(), abs=1e-5)
         assert heads.after.to_numpy() == pytest.approx(expected[1, m].ravel(), abs=1e-5)
         layers = table[(table.measure == measure) & table["head"].isna()].sort_values("layer")
@@ -73,15 +79,21 @@ def test_no_texts_no_strengths_and_attention_that_is_no_number_are_refused_by_th
         with pytest.raises(ValueError, match="^texts: none of two tokens or more$"):
             call(model_folders.decoder(), word_tokenizer(), [])
     with pytest.raises(ValueError, match="^strengths must hold one at least$"):
-        predictions.perplexities(model_folders.decoder(), word_tokenizer(), model_folders.TEXTS, "high", [])
+        predictions.perplexities(
+            model_folders.decoder(), word_tokenizer(), model_folders.TEXTS, "high", []
+        )
     model = model_folders.decoder()
     model.transformer.h[0].attn.c_attn.weight.data.fill_(torch.nan)
-    with pytest.raises(ValueError, match="^model: GPT2LMHeadModel gives attention that is no number"):
+    with pytest.raises(
+        ValueError, match="^model: GPT2LMHeadModel gives attention that is no number"
+    ):
         saobp.inspect(model, word_tokenizer(), model_folders.TEXTS[:1])
 
 
 def test_a_probability_that_came_to_0_in_one_head_is_not_hidden():
-    """ElemMul gives such a key what `saobp.apply` does: sharp scores leave only zeros beside a row's largest."""
+    """ElemMul gives such a key what `saobp.apply` does: sharp scores leave only zeros beside a
+    row's largest.
+    """
     model = hf.BertModel(hf.BertConfig(**TOKENS, **SIZES)).eval()
     for name, weight in model.named_parameters():
         if name.endswith(("query.weight", "key.weight")):
@@ -90,13 +102,17 @@ def test_a_probability_that_came_to_0_in_one_head_is_not_hidden():
     rows = found.query("layer == 1 and measure == 'entropy'").dropna(subset="head")
     saobp.apply(model, "elemmul")
     raw, refined = seen(model, **word_tokenizer()(model_folders.TEXTS[0], return_tensors="pt"))[0]
-    assert (raw == 0).any() and np.allclose(rows["after"], saobp.attention_entropy(refined)[0], atol=1e-5)
+    assert (raw == 0).any() and np.allclose(
+        rows["after"], saobp.attention_entropy(refined)[0], atol=1e-5
+    )
 
 
 def test_the_strength_of_a_model_follows_the_paper_s_rule():
     sizes = {11.17e6: 0.2, 28.8e6: 0.08, 41.4e6: 0.05, 22.7e6: 0.1, 1e6: 0.2}
     for parameters, strength in sizes.items():
-        model = torch.nn.ParameterList([torch.nn.Parameter(torch.empty(int(parameters), device="meta"))])
+        model = torch.nn.ParameterList(
+            [torch.nn.Parameter(torch.empty(int(parameters), device="meta"))]
+        )
         assert inspecting.strength_for(model) == strength
 
 
@@ -106,9 +122,20 @@ def test_a_causal_tower_is_measured_as_one_and_a_model_of_several_stacks_is_refu
     tower = sharpened(hf.CLIPTextModel(hf.CLIPTextConfig(**SIZES, **ids, projection_dim=16)))
     assert inspecting.examine(tower, tokenizer, model_folders.TEXTS[:2]).causal
     assert explorer.collect(tower, tokenizer, model_folders.TEXTS[:2], tokens=12)["causal"]
-    sizes = {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4]}
-    pictures = hf.ViTImageProcessor(size={"height": 32, "width": 32}), [np.zeros((32, 32, 3), dtype=np.uint8)] * 2
-    with pytest.raises(ValueError, match="^model: SwinModel gives no attention maps of one stack of layers$"):
+    sizes = {
+        "image_size": 32,
+        "patch_size": 4,
+        "embed_dim": 16,
+        "depths": [1, 1],
+        "num_heads": [2, 4],
+    }
+    pictures = (
+        hf.ViTImageProcessor(size={"height": 32, "width": 32}),
+        [np.zeros((32, 32, 3), dtype=np.uint8)] * 2,
+    )
+    with pytest.raises(
+        ValueError, match="^model: SwinModel gives no attention maps of one stack of layers$"
+    ):
         saobp.inspect(hf.SwinModel(hf.SwinConfig(**sizes, window_size=4)), *pictures)
 
 
@@ -123,15 +150,22 @@ def test_what_a_window_hides_stays_hidden():
 
 def test_perplexity_at_no_strength_is_the_plain_model_s_and_later_ones_the_refined_model_s():
     model, tokenizer = model_folders.decoder(), word_tokenizer()
-    found = predictions.perplexities(model, tokenizer, model_folders.TEXTS, "high", (0.0, 0.5), samples=2)
+    found = predictions.perplexities(
+        model, tokenizer, model_folders.TEXTS, "high", (0.0, 0.5), samples=2
+    )
     for factor, strength, told in (("none", 0.5, found[0]), ("high", 0.5, found[1])):
         refined, losses, count = saobp.apply(model_folders.decoder(), factor, strength), 0.0, 0
         for text in model_folders.TEXTS[:2]:
             inputs = tokenizer(text, return_tensors="pt")
             with torch.no_grad():
-                losses += refined(**inputs, labels=inputs["input_ids"]).loss.item() * (inputs["input_ids"].shape[1] - 1)
+                losses += refined(**inputs, labels=inputs["input_ids"]).loss.item() * (
+                    inputs["input_ids"].shape[1] - 1
+                )
             count += inputs["input_ids"].shape[1] - 1
-        assert told["perplexity"] == pytest.approx(np.exp(losses / count), rel=1e-4) and told["tokens"] == count
+        assert (
+            told["perplexity"] == pytest.approx(np.exp(losses / count), rel=1e-4)
+            and told["tokens"] == count
+        )
         assert told["low"] < told["perplexity"] < told["high"]
     assert found[0]["ratio_low"] == found[0]["ratio"] == found[0]["ratio_high"] == 1
     assert found[1]["ratio"] == pytest.approx(found[1]["perplexity"] / found[0]["perplexity"])
@@ -139,7 +173,9 @@ def test_perplexity_at_no_strength_is_the_plain_model_s_and_later_ones_the_refin
 
 
 def test_the_first_token_of_a_decoder_has_one_name_in_every_text():
-    found = inspecting.examine(model_folders.decoder(), word_tokenizer(), model_folders.TEXTS, samples=4)
+    found = inspecting.examine(
+        model_folders.decoder(), word_tokenizer(), model_folders.TEXTS, samples=4
+    )
     first = next(sink for sink in found.sinks() if sink["token"] == "first token")
     assert first["share"] > 0.5 and len(found.sinks(1)) < 4 * 4
 
@@ -168,21 +204,34 @@ def test_the_command_writes_a_page_a_table_and_the_numbers(kind, folders, texts,
     assert main(["inspect", str(folders[kind]), *given, *asked]) == 0
     printed = capsys.readouterr().out
     assert "largest column sum" in printed and str(out / "index.html") in printed
-    if kind == "gpt2":  # whose sink has a long name, written in full
+    # whose sink has a long name, written in full
+    if kind == "gpt2":
         row = next(line for line in printed.splitlines() if "first token (" in line)
         assert row.index(" → ") > printed.splitlines()[0].index("entropy")
-    files = {"attention.csv", "attention.json", "index.html"} | ({"perplexity.csv"} if kind != "vit" else set())
+    files = {"attention.csv", "attention.json", "index.html"} | (
+        {"perplexity.csv"} if kind != "vit" else set()
+    )
     assert {file.name for file in out.iterdir()} == files
-    table, told = pd.read_csv(out / "attention.csv"), json.loads((out / "attention.json").read_text())
+    table, told = (
+        pd.read_csv(out / "attention.csv"),
+        json.loads((out / "attention.json").read_text()),
+    )
     assert set(table.strength) == {0.2, 0.4} and told["texts"] == 3 and told["layers"] == 2
-    of_layers = table[(table.strength == 0.2) & table["head"].isna() & (table.measure == "gtd")].to_dict("records")
+    of_layers = table[
+        (table.strength == 0.2) & table["head"].isna() & (table.measure == "gtd")
+    ].to_dict("records")
     for row, listed in zip(told["table"], of_layers, strict=True):
         sides = ["before", "after", "change", "low", "high"]
-        assert [row["gtd"][side] for side in sides] == pytest.approx([listed[side] for side in sides], rel=1e-4)
+        assert [row["gtd"][side] for side in sides] == pytest.approx(
+            [listed[side] for side in sides], rel=1e-4
+        )
     page = (out / "index.html").read_text()
     assert not re.search(r"(src|href)=\"|@import|url\(", page) and "saobp-explorer" in page
     predicted = {one["kind"] for one in told["predictions"]}
-    assert predicted == {"gpt2": {"perplexity"}, "modernbert": {"pseudo-perplexity"}, "vit": set()}[kind]
+    assert (
+        predicted
+        == {"gpt2": {"perplexity"}, "modernbert": {"pseudo-perplexity"}, "vit": set()}[kind]
+    )
 
 
 def broken(folder, tmp_path, remove=(), add=()):
@@ -197,24 +246,36 @@ def broken(folder, tmp_path, remove=(), add=()):
     return copy
 
 
-@pytest.mark.parametrize(("remove", "add", "said"), [
-    (["tokenizer*"], [], "has no tokenizer"),
-    (["*.safetensors"], [], "has no weights"),
-    (["*.safetensors"], ["pytorch_model.bin"], "pickled weights"),
-    (["config.json"], [], "no config.json"),
-    (["*.safetensors"], ["model.safetensors"], "transformers cannot open it"),
-])  # fmt: skip
-def test_a_folder_that_is_no_whole_model_is_refused_in_one_line(remove, add, said, folders, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("remove", "add", "said"),
+    [
+        (["tokenizer*"], [], "has no tokenizer"),
+        (["*.safetensors"], [], "has no weights"),
+        (["*.safetensors"], ["pytorch_model.bin"], "pickled weights"),
+        (["config.json"], [], "no config.json"),
+        (["*.safetensors"], ["model.safetensors"], "transformers cannot open it"),
+    ],
+)
+def test_a_folder_that_is_no_whole_model_is_refused_in_one_line(
+    remove, add, said, folders, tmp_path, capsys
+):
     refused([str(broken(folders["gpt2"], tmp_path, remove, add))], said, tmp_path, capsys)
 
 
-@pytest.mark.parametrize(("lost", "said"), [(True, "weights lack transformer.h.0.attn"), (False, "another shape")])
-def test_weights_that_do_not_fit_the_configuration_are_refused(lost, said, folders, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("lost", "said"), [(True, "weights lack transformer.h.0.attn"), (False, "another shape")]
+)
+def test_weights_that_do_not_fit_the_configuration_are_refused(
+    lost, said, folders, tmp_path, capsys
+):
     folder = broken(folders["gpt2"], tmp_path)
     weights = load_file(folder / "model.safetensors")
     name = next(name for name in weights if "attn.c_attn.weight" in name)
     weights |= {name: weights[name][:, :-1].clone()}
-    save_file({key: value for key, value in weights.items() if not lost or key != name}, folder / "model.safetensors")
+    save_file(
+        {key: value for key, value in weights.items() if not lost or key != name},
+        folder / "model.safetensors",
+    )
     refused([str(folder)], said, tmp_path, capsys)
 
 
@@ -242,21 +303,28 @@ def test_a_model_that_is_no_transformer_is_refused(folders, tmp_path, capsys):
     (tmp_path / "pictures" / "a.png").write_bytes(whole[:40])
     refused(given, "a.png: is no whole picture", tmp_path, capsys)
     (tmp_path / "resnet" / "preprocessor_config.json").unlink()
-    shutil.copy(folders["gpt2"] / "tokenizer.json", tmp_path / "resnet")  # what it reads with is not looked for
+    # what it reads with is not looked for
+    shutil.copy(folders["gpt2"] / "tokenizer.json", tmp_path / "resnet")
     refused(given[:1], "no self-attention", tmp_path, capsys)
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    *((["--strength", "0.1", bad], f"strength must .* above 0.* got {bad}") for bad in ("-0.1", "nan", "inf", "0.0")),
-    (["--factor", "higher"], "factor must be one of"),
-    (["--samples", "0"], "samples must be a whole number of at least 1"),
-    (["--tokens", "3"], "tokens must be a whole number of at least 4"),
-    (["--text", "nowhere.txt"], "nowhere.txt: cannot be read"),
-    (["--images", "nowhere"], "no such folder"),
-    (["--text", ""], "holds no text"),
-    (["--text", "\n\n"], "holds no text"),
-    (["--text", "w1"], "two tokens"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        *(
+            (["--strength", "0.1", bad], f"strength must .* above 0.* got {bad}")
+            for bad in ("-0.1", "nan", "inf", "0.0")
+        ),
+        (["--factor", "higher"], "factor must be one of"),
+        (["--samples", "0"], "samples must be a whole number of at least 1"),
+        (["--tokens", "3"], "tokens must be a whole number of at least 4"),
+        (["--text", "nowhere.txt"], "nowhere.txt: cannot be read"),
+        (["--images", "nowhere"], "no such folder"),
+        (["--text", ""], "holds no text"),
+        (["--text", "\n\n"], "holds no text"),
+        (["--text", "w1"], "two tokens"),
+    ],
+)
 def test_bad_options_and_texts_are_refused_in_one_line(options, said, folders, tmp_path, capsys):
     if options[0] == "--text" and options[1] != "nowhere.txt":
         (tmp_path / "short.txt").write_text(options[1])
@@ -270,18 +338,30 @@ def test_no_model_a_model_of_pictures_for_text_and_folders_not_to_be_written_are
     refused(["minlm"], "no such folder", tmp_path, capsys)
     refused([str(folders["vit"])], "reads pictures", tmp_path, capsys)
     (tmp_path / "locked").mkdir(mode=0o500)
-    for place in [texts, *([] if os.geteuid() == 0 else [tmp_path / "locked"])]:  # root may write everywhere
+    # root may write everywhere
+    for place in [texts, *([] if os.geteuid() == 0 else [tmp_path / "locked"])]:
         refused([str(folders["gpt2"])], "cannot be written", tmp_path, capsys, out=place / "out")
 
 
 def test_a_repository_that_is_nowhere_is_asked_for_once(monkeypatch, tmp_path, capsys):
     asked = []
-    unreachable = lambda *_, **__: asked.append(1) or (_ for _ in ()).throw(OSError("Name or service not known"))  # noqa: E731
+
+    def unreachable(*_, **__):
+        asked.append(1)
+        raise OSError("Name or service not known")
+
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", unreachable)
     monkeypatch.setattr(
-        hf.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("transformers tries for half a minute")
+        hf.AutoConfig,
+        "from_pretrained",
+        lambda *_, **__: pytest.fail("transformers tries for half a minute"),
     )
-    refused(["nobody/nothing"], "nobody/nothing: no such folder, not in the hub's cache", tmp_path, capsys)
+    refused(
+        ["nobody/nothing"],
+        "nobody/nothing: no such folder, not in the hub's cache",
+        tmp_path,
+        capsys,
+    )
     assert asked == [1]
 
 
@@ -303,9 +383,21 @@ def test_an_interrupted_write_leaves_the_old_files(monkeypatch, folders, texts, 
     out.mkdir()
     (out / "index.html").write_text("old")
     monkeypatch.setattr(explorer, "page", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-    given = ["inspect", str(folders["gpt2"]), "--text", str(texts), "--samples", "2", "--out", str(out)]
-    assert main(given) == 130  # as a shell says of Ctrl-C
-    assert [file.name for file in out.iterdir()] == ["index.html"] and (out / "index.html").read_text() == "old"
+    given = [
+        "inspect",
+        str(folders["gpt2"]),
+        "--text",
+        str(texts),
+        "--samples",
+        "2",
+        "--out",
+        str(out),
+    ]
+    # as a shell says of Ctrl-C
+    assert main(given) == 130
+    assert [file.name for file in out.iterdir()] == ["index.html"] and (
+        out / "index.html"
+    ).read_text() == "old"
 
 
 def test_weights_are_opened_in_float32_and_a_pickle_is_not(tmp_path):
@@ -319,7 +411,9 @@ def test_weights_are_opened_in_float32_and_a_pickle_is_not(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["sentencepiece.bpe.model", "spm.model", "tokenizer_config.json"])
-def test_a_folder_whose_tokenizer_has_another_file_is_not_refused_before_it_is_tried(name, tmp_path):
+def test_a_folder_whose_tokenizer_has_another_file_is_not_refused_before_it_is_tried(
+    name, tmp_path
+):
     for file in ("config.json", "model.safetensors", name):
         (tmp_path / file).touch()
     models_by_name._refuse_incomplete(tmp_path)
@@ -339,9 +433,13 @@ def test_a_perplexity_leaves_out_the_marks_around_a_text_and_a_text_without_a_wo
     assert predictions.perplexities(*given, ["zzz yyy qqq"], "high", [0.1]) == []
 
 
-def test_the_page_of_an_inspection_shows_no_strength_beyond_its_slider(monkeypatch, folders, texts, tmp_path):
+def test_the_page_of_an_inspection_shows_no_strength_beyond_its_slider(
+    monkeypatch, folders, texts, tmp_path
+):
     shown, collect = {}, explorer.collect
-    monkeypatch.setattr(explorer, "collect", lambda *most, **given: shown.update(given) or collect(*most, **given))
+    monkeypatch.setattr(
+        explorer, "collect", lambda *most, **given: shown.update(given) or collect(*most, **given)
+    )
     options = ["--strength", "2", "--samples", "1", "--tokens", "8", "--text", str(texts)]
     assert main(["inspect", str(folders["gpt2"]), *options, "--out", str(tmp_path / "page")]) == 0
     assert shown["strength"] == 1.0

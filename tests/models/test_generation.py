@@ -1,4 +1,6 @@
-"""Generation: with the key/value cache token for token as without, and what no cache can carry is refused."""
+"""Generation: with the key/value cache token for token as without, and what no cache can carry is
+refused.
+"""
 
 import contextlib
 import copy
@@ -56,7 +58,9 @@ def full_logits(model, ids):
 
 
 def continued(model, ids, *sizes, grad=False):
-    """Return the logits of each of the parts that some ids are read in, one after the other, and the cache."""
+    """Return the logits of each of the parts that some ids are read in, one after the other, and
+    the cache.
+    """
     cache = DynamicCache(config=model.config)
     with torch.set_grad_enabled(grad):
         return [model(part, **{CACHE: cache}).logits for part in ids.split(sizes, dim=1)], cache
@@ -64,17 +68,27 @@ def continued(model, ids, *sizes, grad=False):
 
 @torch.no_grad()
 def goes_on(model, cache, before, onward):
-    """Assert that ids read on from a cache give what they give after those before them in one pass."""
+    """Assert that ids read on from a cache give what they give after those before them in one
+    pass.
+    """
     expected = full_logits(model, torch.cat([before, onward], 1))[:, before.shape[1] :]
     torch.testing.assert_close(model(onward, **{CACHE: cache}).logits, expected, **CLOSE)
 
 
 @pytest.mark.parametrize(
     ("family", "way", "variant"),
-    [*((family, way, "high") for family in ("gpt2", "mistral") for way in WAYS), ("qwen2", "greedy", "high"),
-     *(("llama", way, "high") for way in ("greedy", "sampled", "several beams")),
-     *((family, "greedy", variant) for family in ("gpt2", "llama") for variant in VARIANTS if variant != "high")],
-)  # fmt: skip
+    [
+        *((family, way, "high") for family in ("gpt2", "mistral") for way in WAYS),
+        ("qwen2", "greedy", "high"),
+        *(("llama", way, "high") for way in ("greedy", "sampled", "several beams")),
+        *(
+            (family, "greedy", variant)
+            for family in ("gpt2", "llama")
+            for variant in VARIANTS
+            if variant != "high"
+        ),
+    ],
+)
 def test_the_cache_changes_no_token_and_no_logit(family, way, variant):
     model, (ids, mask), made = refined(family, **VARIANTS[variant]), left_padded(), []
     for use_cache in (True, False):
@@ -90,14 +104,18 @@ def test_the_cache_changes_no_token_and_no_logit(family, way, variant):
 def test_padding_between_a_prompt_and_its_continuation_says_nothing(family):
     model, ids = refined(family), tokens(2, 14)
     mask = torch.ones_like(ids)
-    mask[0, 5:9] = 0  # the shorter prompt is padded on the right, and goes on after that
+    # the shorter prompt is padded on the right, and goes on after that
+    mask[0, 5:9] = 0
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     with torch.no_grad():
         cache = DynamicCache()
-        model(ids[:, :9], attention_mask=mask[:, :9], position_ids=positions[:, :9], **{CACHE: cache})
+        model(
+            ids[:, :9], attention_mask=mask[:, :9], position_ids=positions[:, :9], **{CACHE: cache}
+        )
         call = {"attention_mask": mask, "position_ids": positions[:, 9:]}
         onward = model(ids[:, 9:], **{CACHE: cache}, **call).logits
-    if family != "mistral":  # whose window counts places, padded or not
+    # whose window counts places, padded or not
+    if family != "mistral":
         alone = full_logits(model, ids[:1, mask[0].bool()])
         torch.testing.assert_close(onward[:1], alone[:, 5:], **CLOSE)
     with torch.no_grad():
@@ -115,7 +133,8 @@ def test_any_split_of_the_rows_gives_the_full_forward(family, tile, monkeypatch)
         for grad in (False, True) if lengths == (5, 9) else (False,):
             found, cache = continued(model, ids, *lengths, grad=grad)
             torch.testing.assert_close(torch.cat(found, 1), expected, **CLOSE)
-            assert not any(layer.queries.requires_grad for layer in cache.layers)  # it keeps no graph
+            # it keeps no graph
+            assert not any(layer.queries.requires_grad for layer in cache.layers)
 
 
 @pytest.mark.parametrize("family", CAUSAL)
@@ -128,7 +147,9 @@ def test_a_cropped_cache_forgets_what_the_cropped_rows_said(family, monkeypatch)
         goes_on(model, cache, ids[:, : 18 - removed], ids[:, 18 - removed : 25].flip(1))
 
 
-def test_a_crop_to_the_end_of_the_prompt_always_works_and_a_refused_one_leaves_the_cache_as_it_was(monkeypatch):
+def test_a_crop_to_the_end_of_the_prompt_always_works_and_a_refused_one_leaves_the_cache_as_it_was(
+    monkeypatch,
+):
     monkeypatch.setattr(cache_module, "TILE", 2)
     model, ids = refined("llama"), tokens(1, 40)
     _, cache = continued(model, ids[:, :34], 10, *(1,) * 24)
@@ -136,7 +157,8 @@ def test_a_crop_to_the_end_of_the_prompt_always_works_and_a_refused_one_leaves_t
         with pytest.raises(ValueError, match="crop: .* cannot be taken back"):
             cache.crop(-removed)
     with pytest.raises(ValueError, match="crop: .* as a negative number; got 12"):
-        cache.crop(12)  # the final size to some releases of transformers, how many tokens go to others
+        # the final size to some releases of transformers, how many tokens go to others
+        cache.crop(12)
     goes_on(model, cache, ids[:, :34], ids[:, 34:])
     for _ in range(2):
         cache.crop(10 - cache.get_seq_length())
@@ -148,9 +170,11 @@ def test_a_cache_follows_copies_repeats_selections_and_resets_and_is_a_new_one_w
     _, cache = continued(model, ids[:, :8], 8)
     twice, order = torch.arange(3).repeat_interleave(2), torch.tensor([2, 0])
     for change, given, rows in (
-        ("get_seq_length", (), torch.arange(3)), ("batch_repeat_interleave", (2,), twice),
-        ("batch_select_indices", (order,), order), ("reorder_cache", (order,), order),
-    ):  # fmt: skip
+        ("get_seq_length", (), torch.arange(3)),
+        ("batch_repeat_interleave", (2,), twice),
+        ("batch_select_indices", (order,), order),
+        ("reorder_cache", (order,), order),
+    ):
         changed = copy.deepcopy(cache)
         getattr(changed, change)(*given)
         goes_on(model, changed, ids[rows, :8], ids[rows, 8:])
@@ -162,9 +186,14 @@ def test_a_cache_follows_copies_repeats_selections_and_resets_and_is_a_new_one_w
 @pytest.mark.parametrize("family", ["gpt2", "mistral"])
 def test_assisted_decoding_gives_the_greedy_tokens(family):
     model, assistant = refined(family), refined(family, strength=0.5)
-    ids = tokens(1, 6).repeat(1, 3)  # a text that repeats itself, for the lookup to find something
+    # a text that repeats itself, for the lookup to find something
+    ids = tokens(1, 6).repeat(1, 3)
     expected = generated(model, ids, 12, use_cache=False)
-    for way in ({"prompt_lookup_num_tokens": 3}, {"assistant_early_exit": 1}, {"assistant_model": assistant}):
+    for way in (
+        {"prompt_lookup_num_tokens": 3},
+        {"assistant_early_exit": 1},
+        {"assistant_model": assistant},
+    ):
         assert torch.equal(generated(model, ids, 12, **way), expected)
 
 
@@ -199,14 +228,19 @@ def test_weights_of_a_cached_step_are_the_last_rows_of_the_full_ones_and_rows_of
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"factor": "elemmul"}, "elemmul"), ({"factor": "sinkhorn"}, "sinkhorn"), ({"messages": "all"}, 'messages="all"')],
+    [
+        ({"factor": "elemmul"}, "elemmul"),
+        ({"factor": "sinkhorn"}, "sinkhorn"),
+        ({"messages": "all"}, 'messages="all"'),
+    ],
 )
 def test_what_no_cache_can_carry_is_refused_and_works_without(options, message):
     model, ids = refined("gpt2", **options), tokens()
     with pytest.raises(ValueError, match=message):
         generated(model, ids, 3)
     generated(model, ids, 3, use_cache=False)
-    assert model(ids).logits.shape[1] == ids.shape[1]  # filling a cache that nobody reads is no harm
+    # filling a cache that nobody reads is no harm
+    assert model(ids).logits.shape[1] == ids.shape[1]
 
 
 def test_caches_that_cannot_carry_the_sums_are_refused():
@@ -219,20 +253,28 @@ def test_caches_that_cannot_carry_the_sums_are_refused():
     unknown = DynamicCache()
     unknown.layers.append(StaticLayer(max_cache_len=32))
     for message, cache in (
-        ("StaticCache.*use_cache=False", static), ("offloaded.*use_cache=False", offloaded),
-        ("StaticLayer.*use_cache=False", unknown), ("filled without", plain), ("other options", other),
-    ):  # fmt: skip
+        ("StaticCache.*use_cache=False", static),
+        ("offloaded.*use_cache=False", offloaded),
+        ("StaticLayer.*use_cache=False", unknown),
+        ("filled without", plain),
+        ("other options", other),
+    ):
         with pytest.raises(ValueError, match=message):
             model(ids, **{CACHE: cache})
     kinds = dict.fromkeys(("static", "sliding_window"), "StaticCache")
     kinds["paged"] = "saobp is not supported for continuous batching"
-    with contextlib.suppress(RuntimeError):  # torch for a GPU, without a driver, has no stream to offload by
+    # torch for a GPU, without a driver, has no stream to offload by
+    with contextlib.suppress(RuntimeError):
         torch.Stream()
-        kinds |= {"offloaded_static": "StaticCache", "offloaded": "an offloaded cache cannot carry the column sums"}
+        kinds |= {
+            "offloaded_static": "StaticCache",
+            "offloaded": "an offloaded cache cannot carry the column sums",
+        }
     for kind, message in kinds.items():
         with pytest.raises(ValueError, match=message):
             generated(model, ids, 2, cache_implementation=kind)
-    assert not issubclass(QuantizedCache, DynamicCache)  # which is what admits a cache
+    # which is what admits a cache
+    assert not issubclass(QuantizedCache, DynamicCache)
 
 
 @pytest.mark.skipif(not hasattr(hf, "HrmTextConfig"), reason="not in this release of transformers")

@@ -1,4 +1,6 @@
-"""saobp.apply on every family: exact about padding and the future, plain where it must be, kept by saving."""
+"""saobp.apply on every family: exact about padding and the future, plain where it must be, kept by
+saving.
+"""
 
 import copy
 import json
@@ -11,7 +13,19 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from families import BUILDERS, CAUSAL, CLOSE, SIZES, TEXT, TOKENS, build, padding_mask, refined_modules, run, tokens
+from families import (
+    BUILDERS,
+    CAUSAL,
+    CLOSE,
+    SIZES,
+    TEXT,
+    TOKENS,
+    build,
+    padding_mask,
+    refined_modules,
+    run,
+    tokens,
+)
 from torch import nn
 
 import saobp
@@ -35,16 +49,23 @@ def test_factor_none_is_sdpa_to_the_bit_and_strength_zero_is_plain_attention(fam
 
 @pytest.mark.parametrize("family", TEXT)
 @pytest.mark.parametrize(("factor", "strength"), FACTORS)
-def test_neither_padding_nor_the_other_sequences_of_a_batch_change_anything(family, factor, strength):
+def test_neither_padding_nor_the_other_sequences_of_a_batch_change_anything(
+    family, factor, strength
+):
     model, ids = saobp.apply(build(family), factor, strength), tokens()
     sequences = [ids[:1], ids[1:, :6]]
     alone = [run(model, one, torch.ones_like(one), use_cache=False)[0] for one in sequences]
-    # special tokens in the padding would be told by RoBERTa's positions; anything else must not matter
+    # special tokens in the padding would be told by RoBERTa's positions; anything else must not
+    # matter
     filler = model.config.pad_token_id if family == "roberta" else 7
     for left in (True, False):
         rooms = [(14 - one.shape[1], 0) if left else (0, 14 - one.shape[1]) for one in sequences]
-        padded = torch.cat([nn.functional.pad(*given, value=filler) for given in zip(sequences, rooms)])
-        mask = torch.cat([nn.functional.pad(torch.ones_like(one), room) for one, room in zip(sequences, rooms)])
+        padded = torch.cat(
+            [nn.functional.pad(*given, value=filler) for given in zip(sequences, rooms)]
+        )
+        mask = torch.cat(
+            [nn.functional.pad(torch.ones_like(one), room) for one, room in zip(sequences, rooms)]
+        )
         for options in WITH_AND_WITHOUT_WEIGHTS:
             found = run(model, padded, mask, **options)[mask.bool()]
             torch.testing.assert_close(found, torch.cat(alone), **CLOSE)
@@ -56,7 +77,9 @@ def test_future_tokens_never_change_earlier_outputs(family, factor):
     model, ids = saobp.apply(build(family), factor, 1.5), tokens()
     for mask in (None, torch.ones_like(ids)):
         for options in WITH_AND_WITHOUT_WEIGHTS:
-            first, second = (run(model, given, mask, **options) for given in (ids, families.other_token(ids)))
+            first, second = (
+                run(model, given, mask, **options) for given in (ids, families.other_token(ids))
+            )
             torch.testing.assert_close(first[:, :6], second[:, :6], atol=1e-6, rtol=0)
             assert (first[:, 6:] - second[:, 6:]).abs().max() > 1e-3
 
@@ -75,7 +98,9 @@ def test_a_causal_module_without_a_mask_stays_causal(family):
     states = [torch.randn(1, heads, 6, 8) for heads in (4, groups, groups)]
     later = [torch.cat([state[:, :, :4], torch.randn_like(state[:, :, 4:])], 2) for state in states]
     for options in ({}, {"output_attentions": True}):
-        output, changed = (attention_forward(module, *given, None, **options)[0] for given in (states, later))
+        output, changed = (
+            attention_forward(module, *given, None, **options)[0] for given in (states, later)
+        )
         torch.testing.assert_close(output[:, :4], changed[:, :4], atol=1e-6, rtol=0)
         assert not torch.allclose(output[:, 4:], changed[:, 4:])
 
@@ -96,7 +121,8 @@ def test_returned_weights_are_the_refined_plain_ones_and_outputs_change(family, 
     torch.testing.assert_close(pairs[0][0][0], plain[0][0], **CLOSE)
     for (raw, refined), returned in zip(pairs, given, strict=True):
         if factor == "elemmul" and family in ("modernbert", "mistral"):
-            continue  # a window masks too, which refine's key mask cannot say: next test
+            # a window masks too, which refine's key mask cannot say: next test
+            continue
         expected = saobp.refine(raw, factor, strength, mask=real, causal=family in CAUSAL)
         torch.testing.assert_close(refined, expected, **CLOSE)
         torch.testing.assert_close(returned, refined, **CLOSE)
@@ -136,9 +162,13 @@ def test_a_model_never_applied_is_left_alone_also_one_of_the_same_config(tmp_pat
     assert untouched.config._attn_implementation == "sdpa"
     assert not hasattr(config, "saobp") and not hasattr(untouched.config, "saobp")
     assert not any(module._forward_pre_hooks for module in untouched.modules())
-    assert all(module.config is other.config for module in other.modules() if hasattr(module, "config"))
+    assert all(
+        module.config is other.config for module in other.modules() if hasattr(module, "config")
+    )
     untouched.save_pretrained(tmp_path)
-    torch.testing.assert_close(run(hf.BertForMaskedLM.from_pretrained(tmp_path).eval(), tokens()), expected)
+    torch.testing.assert_close(
+        run(hf.BertForMaskedLM.from_pretrained(tmp_path).eval(), tokens()), expected
+    )
 
 
 def test_applying_again_replaces_and_leaves_one_hook():
@@ -151,32 +181,41 @@ def test_applying_again_replaces_and_leaves_one_hook():
 
 @pytest.mark.parametrize("factor", ["high", "elemmul", "sinkhorn"])
 def test_one_strength_a_head_of_which_0_is_plain_whether_attention_is_asked_for_or_not(factor):
-    numbers = {"steps": np.int64(1), "damping": np.float32(0)}  # which the config below keeps as Python's
+    # which the config below keeps as Python's
+    numbers = {"steps": np.int64(1), "damping": np.float32(0)}
     model = saobp.apply(build("bert"), factor, [0.0, 0.5, 1.0, 2.0], **numbers)
     with torch.no_grad(), raw_attentions(model) as pairs:
         shown = run(model)
     torch.testing.assert_close(run(model), shown, **CLOSE)
     for raw, refined in pairs:
         for head, strength in enumerate((0.0, 0.5, 1.0, 2.0)):
-            torch.testing.assert_close(refined[:, head], saobp.refine(raw[:, head], factor, strength), **CLOSE)
+            torch.testing.assert_close(
+                refined[:, head], saobp.refine(raw[:, head], factor, strength), **CLOSE
+            )
         assert not torch.allclose(refined[:, 1], raw[:, 1], atol=1e-4)
     assert json.loads(model.config.to_json_string())["saobp"] == model.config.saobp
 
 
-def test_cross_attention_and_the_decoder_stay_plain_also_after_loading_and_generate_as_without_a_cache(tmp_path):
+def test_cross_attention_and_the_decoder_stay_plain_also_after_loading_and_generate_as_without_a_cache(
+    tmp_path,
+):
     model, plain = families.encoder_decoder(), families.encoder_decoder()
     plain.load_state_dict(model.state_dict())
     saobp.apply(model, "high", 1.5, learn="layer")
     refined = [name for name, module in model.named_modules() if "saobp" in module._modules]
     assert refined and all(name.startswith("encoder.") for name in refined)
     states = model.encoder(tokens(), attention_mask=padding_mask())
-    assert not torch.allclose(states[0], plain.encoder(tokens(), attention_mask=padding_mask())[0], atol=1e-3)
+    assert not torch.allclose(
+        states[0], plain.encoder(tokens(), attention_mask=padding_mask())[0], atol=1e-3
+    )
     targets = {"decoder_input_ids": tokens(length=5, seed=3)}
     call = {"encoder_outputs": states, "attention_mask": padding_mask(), **targets}
     torch.testing.assert_close(model(**call).logits, plain(**call).logits, **CLOSE)
     weights = model(**call, output_attentions=True)
     assert len(weights.cross_attentions) == 2 and weights.cross_attentions[0].shape == (2, 4, 5, 9)
-    assert torch.equal(*(families.generated(model, tokens(), use_cache=use) for use in (True, False)))
+    assert torch.equal(
+        *(families.generated(model, tokens(), use_cache=use) for use in (True, False))
+    )
     model.save_pretrained(tmp_path)
     loaded = type(model).from_pretrained(tmp_path)
     assert loaded.state_dict().keys() == model.state_dict().keys()
@@ -184,15 +223,22 @@ def test_cross_attention_and_the_decoder_stay_plain_also_after_loading_and_gener
 
 
 @pytest.mark.parametrize("learn", ["head", "layer"])
-def test_learned_strengths_start_at_the_strength_also_those_that_a_checkpoint_lacks_and_train(learn, tmp_path):
+def test_learned_strengths_start_at_the_strength_also_those_that_a_checkpoint_lacks_and_train(
+    learn, tmp_path
+):
     build("bert").save_pretrained(tmp_path)
-    model, fixed = saobp.apply(build("bert"), "high", 0.7, learn=learn), saobp.apply(build("bert"), "high", 0.7)
+    model, fixed = (
+        saobp.apply(build("bert"), "high", 0.7, learn=learn),
+        saobp.apply(build("bert"), "high", 0.7),
+    )
     config = hf.BertConfig.from_pretrained(tmp_path)
     config.saobp = model.config.saobp
     for one in (model, hf.BertForMaskedLM.from_pretrained(tmp_path, config=config)):
         torch.testing.assert_close(run(one), run(fixed), **CLOSE)
     learned = {name: parameter for name, parameter in model.named_parameters() if "saobp" in name}
-    assert [parameter.shape[0] for parameter in learned.values()] == [4 if learn == "head" else 1] * 2
+    assert [parameter.shape[0] for parameter in learned.values()] == [
+        4 if learn == "head" else 1
+    ] * 2
     for options in ({}, {"output_attentions": True}):
         model.zero_grad()
         run(model, **options).square().sum().backward()
@@ -221,9 +267,12 @@ def test_a_head_over_a_refined_body_is_saved_with_what_the_body_does(tmp_path):
         loaded = hf.BertForMaskedLM.from_pretrained(tmp_path)
         assert torch.equal(run(loaded, tokens()), run(model, tokens()))
     assert not hasattr(model.config, "saobp")
-    loaded.config.saobp["strength"] = 0.1  # by hand, which changes nothing that the model does
+    # by hand, which changes nothing that the model does
+    loaded.config.saobp["strength"] = 0.1
     loaded.save_pretrained(tmp_path)
-    assert torch.equal(run(hf.BertForMaskedLM.from_pretrained(tmp_path), tokens()), run(model, tokens()))
+    assert torch.equal(
+        run(hf.BertForMaskedLM.from_pretrained(tmp_path), tokens()), run(model, tokens())
+    )
 
 
 def test_a_model_of_parts_refined_otherwise_is_not_saved(tmp_path):
@@ -240,7 +289,9 @@ def test_a_model_of_parts_refined_otherwise_is_not_saved(tmp_path):
 def test_auto_classes_and_other_heads_load_the_refinement(tmp_path):
     model = saobp.apply(build("gpt2"), "high", 1.5)
     model.save_pretrained(tmp_path)
-    assert torch.equal(run(hf.AutoModelForCausalLM.from_pretrained(tmp_path), tokens()), run(model, tokens()))
+    assert torch.equal(
+        run(hf.AutoModelForCausalLM.from_pretrained(tmp_path), tokens()), run(model, tokens())
+    )
     expected = model.transformer(tokens()).last_hidden_state
     assert torch.equal(hf.AutoModel.from_pretrained(tmp_path)(tokens()).last_hidden_state, expected)
     eager = hf.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
@@ -285,7 +336,8 @@ def test_a_model_saved_or_pickled_whole_is_refined_in_a_fresh_process_that_impor
 def test_a_model_of_an_unknown_factor_is_refused_when_it_is_unpickled():
     saobp.register_factor("mine", lambda prior, strength, visible: prior)
     saved = pickle.dumps(saobp.apply(build("bert"), "mine"))
-    del factors.OWN["mine"]  # as in a process that has not registered it
+    # as in a process that has not registered it
+    del factors.OWN["mine"]
     with pytest.raises(ValueError, match="factor must be one of .*got 'mine'"):
         pickle.loads(saved)
 
@@ -293,12 +345,15 @@ def test_a_model_of_an_unknown_factor_is_refused_when_it_is_unpickled():
 @pytest.mark.parametrize("options", [{}, {"num_hidden_groups": 3}, {"inner_group_num": 2}])
 def test_a_module_in_several_layers_is_seen_in_each_in_the_order_of_the_calls(options):
     sizes = {**SIZES, **TOKENS, "num_hidden_layers": 3, "embedding_size": 16}
-    model = saobp.apply(families.sharpened(hf.AlbertModel(hf.AlbertConfig(**sizes, **options))), "high", 1.5)
+    model = saobp.apply(
+        families.sharpened(hf.AlbertModel(hf.AlbertConfig(**sizes, **options))), "high", 1.5
+    )
     inputs = []
     for module in refined_modules(model):
         module.register_forward_hook(lambda module, given, output: inputs.append(output[1]))
     with torch.no_grad(), raw_attentions(model) as pairs:
-        for _ in range(2):  # the second pass takes the place of the first
+        # the second pass takes the place of the first
+        for _ in range(2):
             inputs.clear()
             model(tokens(), output_attentions=True)
     assert len(pairs) == len(inputs) == 3 * options.get("inner_group_num", 1)
@@ -322,13 +377,20 @@ def test_layers_run_again_for_their_gradient_keep_their_places_and_none_is_seen_
 
 
 WRONG = [
-    ({"factor": "hihg"}, "factor"), ({"strength": -1.0}, "strength"), ({"strength": float("nan")}, "strength"),
-    ({"strength": "much"}, "strength"), ({"strength": [0.1, 0.2]}, "strength has 2 entries"),
-    ({"strength": torch.ones(2, 4)}, "strength must be a number or one a head"), ({"learn": "token"}, "learn"),
-    ({"learn": "head", "factor": "elemmul"}, "learn"), ({"learn": "head", "strength": 0.0}, "learn"),
-    ({"learn": "layer", "strength": [0.1, 0.2, 0.3, 0.4]}, "learn"), ({"messages": "later"}, "messages"),
-    ({"steps": 0}, "steps"), ({"damping": 1.0}, "damping"),
-]  # fmt: skip
+    ({"factor": "hihg"}, "factor"),
+    ({"strength": -1.0}, "strength"),
+    ({"strength": float("nan")}, "strength"),
+    ({"strength": "much"}, "strength"),
+    ({"strength": [0.1, 0.2]}, "strength has 2 entries"),
+    ({"strength": torch.ones(2, 4)}, "strength must be a number or one a head"),
+    ({"learn": "token"}, "learn"),
+    ({"learn": "head", "factor": "elemmul"}, "learn"),
+    ({"learn": "head", "strength": 0.0}, "learn"),
+    ({"learn": "layer", "strength": [0.1, 0.2, 0.3, 0.4]}, "learn"),
+    ({"messages": "later"}, "messages"),
+    ({"steps": 0}, "steps"),
+    ({"damping": 1.0}, "damping"),
+]
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG)
@@ -343,13 +405,20 @@ def test_wrong_options_are_refused_by_name_and_change_nothing(options, message):
 
 def test_models_that_cannot_be_served_are_refused_by_name_when_apply_is_called():
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 32, "vocab_size": 61}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 2}
+    heads = {
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "num_local_experts": 2,
+    }
     capping = hf.Gemma2Config(**TOKENS, **SIZES, **families.GROUPS, head_dim=8)
     for message, model in {
         "MambaForCausalLM": hf.MambaForCausalLM(hf.MambaConfig(**sizes)),
         "GptOssForCausalLM.*sinks": hf.GptOssForCausalLM(hf.GptOssConfig(**sizes, **heads)),
         "caps its attention scores": hf.Gemma2ForCausalLM(capping),
-        "DiffLlamaAttention.* attends twice": hf.DiffLlamaForCausalLM(hf.DiffLlamaConfig(**SIZES, **TOKENS)),
+        "DiffLlamaAttention.* attends twice": hf.DiffLlamaForCausalLM(
+            hf.DiffLlamaConfig(**SIZES, **TOKENS)
+        ),
         "Linear": nn.Linear(2, 2),
     }.items():
         with pytest.raises(ValueError, match=message) as error:
@@ -358,17 +427,21 @@ def test_models_that_cannot_be_served_are_refused_by_name_when_apply_is_called()
 
 
 @pytest.mark.parametrize("learn", ["head", "layer"])
-@pytest.mark.filterwarnings("ignore")  # torch's own, of its quantisation
+# torch's own, of its quantisation
+@pytest.mark.filterwarnings("ignore")
 def test_strengths_of_a_quantised_model_are_learned_in_float32(learn):
     model = torch.ao.quantization.quantize_dynamic(build("bert"), {nn.Linear}, dtype=torch.qint8)
     fixed = run(saobp.apply(copy.deepcopy(model), "high", 0.7), tokens())
-    by_hand = {torch.float8_e4m3fn: build("bert"), torch.int8: build("bert")}  # linear weights of another type alone
+    # linear weights of another type alone
+    by_hand = {torch.float8_e4m3fn: build("bert"), torch.int8: build("bert")}
     for dtype, one in by_hand.items():
         for module in filter(lambda part: isinstance(part, nn.Linear), one.modules()):
             module.weight = nn.Parameter(module.weight.to(dtype), requires_grad=False)
     for quantised in (model, *by_hand.values()):
         saobp.apply(quantised, "high", 0.7, learn=learn)
-        assert {one.dtype for name, one in quantised.named_parameters() if "saobp" in name} == {torch.float32}
+        assert {one.dtype for name, one in quantised.named_parameters() if "saobp" in name} == {
+            torch.float32
+        }
     torch.testing.assert_close(run(model, tokens()), fixed, **CLOSE)
 
 
@@ -392,7 +465,9 @@ def test_strengths_of_an_offloaded_model_are_learned(to, learn, when, tmp_path):
 
 def test_a_strength_without_a_number_is_refused_in_one_line():
     with torch.device("meta"):
-        model = saobp.apply(hf.BertForMaskedLM(hf.BertConfig(**SIZES, **TOKENS)).eval(), "high", 0.7, learn="head")
+        model = saobp.apply(
+            hf.BertForMaskedLM(hf.BertConfig(**SIZES, **TOKENS)).eval(), "high", 0.7, learn="head"
+        )
     model.load_state_dict(build("bert").state_dict(), strict=False, assign=True)
     for name, kept in build("bert").named_buffers():
         model.get_submodule(name.rpartition(".")[0]).register_buffer(name.rpartition(".")[2], kept)
@@ -401,16 +476,23 @@ def test_a_strength_without_a_number_is_refused_in_one_line():
     assert "\n" not in str(error.value)
 
 
-def test_options_of_another_version_and_switching_the_attention_behind_our_back_are_refused(tmp_path):
+def test_options_of_another_version_and_switching_the_attention_behind_our_back_are_refused(
+    tmp_path,
+):
     model = saobp.apply(build("bert"), "high")
     model.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     options, no_options = config["saobp"], "must be the options"
     for odd, said in (
         (options | {"colour": "red"}, ".*colour"),
-        (options | {"factor": "mine"}, r"no factor 'mine' is known; saobp\.register_factor comes before loading"),
-        ([], no_options), ("high", no_options), (0, no_options),
-    ):  # fmt: skip
+        (
+            options | {"factor": "mine"},
+            r"no factor 'mine' is known; saobp\.register_factor comes before loading",
+        ),
+        ([], no_options),
+        ("high", no_options),
+        (0, no_options),
+    ):
         (tmp_path / "config.json").write_text(json.dumps(config | {"saobp": odd}))
         with pytest.raises(ValueError, match=rf"^config\.saobp: {said}"):
             hf.AutoModelForMaskedLM.from_pretrained(tmp_path)
@@ -438,7 +520,9 @@ def test_arguments_that_bend_the_scores_are_refused():
 def test_damping_of_one_step_counts_whether_or_not_somebody_asks_for_attention(name, options):
     model, ids = saobp.apply(build(name), "high", 1.5, damping=0.9), tokens()
     with torch.no_grad():
-        found, shown = (model(ids, output_attentions=shown, **options).logits for shown in (False, True))
+        found, shown = (
+            model(ids, output_attentions=shown, **options).logits for shown in (False, True)
+        )
         undamped = saobp.apply(model, "high", 1.5)(ids, **options).logits
     torch.testing.assert_close(found, shown, **CLOSE)
     assert (found - undamped).abs().max() > 1e-3

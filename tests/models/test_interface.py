@@ -1,4 +1,6 @@
-"""A refined model under what trains it: the fused operation, Trainer, autocast, compilation, processes."""
+"""A refined model under what trains it: the fused operation, Trainer, autocast, compilation,
+processes.
+"""
 
 import os
 import shutil
@@ -10,7 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 import families
 import pytest
 import torch
-from families import CAUSAL, CHECKPOINTING, CLOSE, VOCABULARY, build, generated, padding_mask, run, seen, tokens
+from families import (
+    CAUSAL,
+    CHECKPOINTING,
+    CLOSE,
+    VOCABULARY,
+    build,
+    generated,
+    padding_mask,
+    run,
+    seen,
+    tokens,
+)
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -24,7 +37,11 @@ def gradients(model, ids, mask):
     """Return the gradients of a masked-token or next-token loss."""
     model.zero_grad()
     model(ids, attention_mask=mask, labels=ids).loss.backward()
-    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+    return {
+        name: parameter.grad
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "modernbert"])
@@ -36,7 +53,8 @@ def test_gradients_agree_fused_materialised_and_checkpointed(family):
     fused = gradients(model, tokens(), padding_mask())
     with raw_attentions(model) as pairs:
         materialised = gradients(model, tokens(), padding_mask())
-    assert pairs and not any(one.requires_grad for pair in pairs for one in pair)  # they keep no graph
+    # they keep no graph
+    assert pairs and not any(one.requires_grad for pair in pairs for one in pair)
     getattr(model, f"{CHECKPOINTING}_enable")()
     checkpointed = gradients(model, tokens(), padding_mask())
     assert any("saobp" in name for name in fused)
@@ -51,13 +69,16 @@ def test_padding_alone_takes_the_fused_operation(family, padded, monkeypatch):
     calls = []
     fused = refined_attention.saobp_attention
     monkeypatch.setattr(
-        refined_attention, "saobp_attention", lambda *given, **rest: calls.append(1) or fused(*given, **rest)
+        refined_attention,
+        "saobp_attention",
+        lambda *given, **rest: calls.append(1) or fused(*given, **rest),
     )
     model = saobp.apply(build(family), "high", 1.5)
     run(model, tokens(), padding_mask() if padded else None)
     assert len(calls) == 2
     run(model, tokens(), padding_mask(), output_attentions=True)
-    assert len(calls) == 2  # which has no weights to return
+    # which has no weights to return
+    assert len(calls) == 2
 
 
 def test_a_mask_changed_in_place_is_looked_at_again():
@@ -66,7 +87,9 @@ def test_a_mask_changed_in_place_is_looked_at_again():
     model(tokens(), attention_mask=mask)
     mask[1, :, :, 6:] = torch.finfo(mask.dtype).min
     changed = model(tokens(), attention_mask=mask).logits
-    torch.testing.assert_close(changed, model(tokens(), attention_mask=padding_mask()).logits, **CLOSE)
+    torch.testing.assert_close(
+        changed, model(tokens(), attention_mask=padding_mask()).logits, **CLOSE
+    )
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
@@ -79,7 +102,9 @@ def test_statistics_stay_in_float32_under_autocast_and_models_in_half_precision_
     raw, refined = pairs[0]
     assert raw.dtype == refined.dtype == torch.float32
     for matrix in (raw, refined):
-        torch.testing.assert_close(matrix.sum(-1), torch.ones_like(matrix.sum(-1)), atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            matrix.sum(-1), torch.ones_like(matrix.sum(-1)), atol=1e-5, rtol=0
+        )
     with torch.autocast("cpu", torch.bfloat16):
         mixed = run(model, tokens(), padding_mask(), output_attentions=show)
     assert mixed.isfinite().all()
@@ -115,30 +140,49 @@ def test_trainer_trains_in_bfloat16_with_checkpointing(family, tmp_path):
     model = saobp.apply(build(family), "high", 0.5, learn="head")
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     arguments = TrainingArguments(
-        tmp_path, max_steps=3, per_device_train_batch_size=2, bf16=True, use_cpu=True, report_to="none",
-        **{CHECKPOINTING: True}, learning_rate=1e-2, logging_steps=1, disable_tqdm=True,
+        tmp_path,
+        max_steps=3,
+        per_device_train_batch_size=2,
+        bf16=True,
+        use_cpu=True,
+        report_to="none",
+        **{CHECKPOINTING: True},
+        learning_rate=1e-2,
+        logging_steps=1,
+        disable_tqdm=True,
         dataloader_pin_memory=False,
-    )  # fmt: skip
-    rows = [{"input_ids": row, "attention_mask": torch.ones_like(row), "labels": row} for row in tokens(8)]
+    )
+    rows = [
+        {"input_ids": row, "attention_mask": torch.ones_like(row), "labels": row}
+        for row in tokens(8)
+    ]
     trainer = Trainer(model, arguments, train_dataset=rows)
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert len(losses) == 3 and all(0 < loss < float("inf") for loss in losses)
-    moved = [name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])]
+    moved = [
+        name
+        for name, parameter in model.named_parameters()
+        if not torch.equal(parameter, before[name])
+    ]
     assert any("saobp" in name for name in moved)
     trainer.save_model(tmp_path / "saved")
     loaded = type(model).from_pretrained(tmp_path / "saved")
-    with torch.autocast("cpu", torch.bfloat16):  # as the trained model's forward stays
+    # as the trained model's forward stays
+    with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(run(loaded, tokens()).float(), run(model.eval(), tokens()))
 
 
-NO_COMPILER = pytest.mark.skipif(not shutil.which("c++") and not shutil.which("g++"), reason="no C++ compiler")
+NO_COMPILER = pytest.mark.skipif(
+    not shutil.which("c++") and not shutil.which("g++"), reason="no C++ compiler"
+)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=NO_COMPILER)])
 @pytest.mark.parametrize("family", ["bert", "llama"])
-@pytest.mark.filterwarnings("default")  # the compilers' own warnings are not ours to mend
+# the compilers' own warnings are not ours to mend
+@pytest.mark.filterwarnings("default")
 def test_compiled_models_agree_with_eager(family, backend):
     model = saobp.apply(build(family), "high", 1.5, learn="head")
     call = {"use_cache": False}
@@ -158,18 +202,22 @@ TRACED = [("high", family) for family in ("bert", "gpt2", "llama", "modernbert",
 
 
 @pytest.mark.parametrize(("factor", "family"), [*TRACED, ("elemmul", "bert"), ("elemmul", "llama")])
-@pytest.mark.filterwarnings("ignore")  # the tracer's, of what transformers reads from a tensor
+# the tracer's, of what transformers reads from a tensor
+@pytest.mark.filterwarnings("ignore")
 def test_a_traced_model_gives_the_numbers_of_any_padding_and_length(family, factor):
     model = saobp.apply(build(family), factor, 1.5)
     if family in CAUSAL:
-        model.config.use_cache = True  # which a trace does not keep
+        # which a trace does not keep
+        model.config.use_cache = True
     logits = Logits(model)
     traced = torch.jit.trace(logits, (tokens(), padding_mask()), check_trace=False)
     for length, padded in ((9, 4), (12, 5)):
         ids = tokens(3, length)
         mask = torch.ones_like(ids)
         mask[0, padded:] = 0
-        torch.testing.assert_close(traced(ids, mask)[mask.bool()], logits(ids, mask)[mask.bool()], **CLOSE)
+        torch.testing.assert_close(
+            traced(ids, mask)[mask.bool()], logits(ids, mask)[mask.bool()], **CLOSE
+        )
 
 
 class Logits(torch.nn.Module):
@@ -187,16 +235,25 @@ def in_threads(work, count: int = 4) -> list:
     """Run `work(number)` in threads at once and return what each returned or raised."""
     meet = threading.Barrier(count)
     with ThreadPoolExecutor(count) as pool:
-        jobs = [pool.submit(lambda number: (meet.wait(), work(number))[1], number) for number in range(count)]
+        jobs = [
+            pool.submit(lambda number: (meet.wait(), work(number))[1], number)
+            for number in range(count)
+        ]
     return [job.exception() or job.result() for job in jobs]
 
 
 @pytest.mark.parametrize("family", ["gpt2", "mistral"])
 def test_threads_generate_with_one_model_what_each_would_alone(family):
-    model, ways = saobp.apply(build(family), "high", 1.5), [{}, {"num_beams": 2}, {"use_cache": False}, {}]
+    model, ways = (
+        saobp.apply(build(family), "high", 1.5),
+        [{}, {"num_beams": 2}, {"use_cache": False}, {}],
+    )
 
     def generate(number):
-        return [generated(model, tokens(2, 9 + number, seed=number), 6, **ways[number]) for _ in range(3)]
+        return [
+            generated(model, tokens(2, 9 + number, seed=number), 6, **ways[number])
+            for _ in range(3)
+        ]
 
     alone = [generate(number) for number in range(4)]
     for expected, made in zip(alone, in_threads(generate), strict=True):
@@ -221,13 +278,17 @@ def test_each_thread_sees_the_attention_of_its_own_pass():
 def train_a_step(rank: int, folder: str) -> None:
     """Train one step on this process's half of the batch and leave the weights."""
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2
+    )
     model = saobp.apply(build("bert"), "high", 1.5, learn="head")
     parallel = DistributedDataParallel(model)
     step(model, parallel, tokens(4)[2 * rank : 2 * rank + 2])
     torch.save(model.state_dict(), f"{folder}/weights-{rank}.pt")
     distributed.barrier()
-    os._exit(0)  # torch takes its model apart with the GIL that gloo's thread may be waiting for: both wait forever
+    # torch takes its model apart with the GIL that gloo's thread may be waiting for: both wait
+    # forever
+    os._exit(0)
 
 
 def step(model, called, ids):

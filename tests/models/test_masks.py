@@ -1,8 +1,21 @@
-"""Every form of mask that users pass: refined as `saobp.refine` does on the pairs it shows, or refused in one line."""
+"""Every form of mask that users pass: refined as `saobp.refine` does on the pairs it shows, or
+refused in one line.
+"""
 
 import pytest
 import torch
-from families import CACHE, CLOSE, SIZES, TOKENS, build, other_token, refined_modules, seen, sharpened, tokens
+from families import (
+    CACHE,
+    CLOSE,
+    SIZES,
+    TOKENS,
+    build,
+    other_token,
+    refined_modules,
+    seen,
+    sharpened,
+    tokens,
+)
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 from transformers import CLIPTextConfig, CLIPTextModel, DynamicCache
@@ -15,7 +28,8 @@ from saobp.models.apply import raw_attentions
 from saobp.models.interface import in_type
 from saobp.models.module import home
 
-LENGTH, REAL = 9, 6  # tokens, and how many of the second sequence's are no padding
+# tokens, and how many of the second sequence's are no padding
+LENGTH, REAL = 9, 6
 DECODERS = ("gpt2", "llama")
 REFINEMENTS = [("high", 1.5), ("low", 0.4), ("elemmul", 1.0), ("sinkhorn", 1.0)]
 
@@ -37,8 +51,10 @@ ALL = torch.ones(LENGTH, LENGTH, dtype=torch.bool)
 EARLIER = ALL.tril()
 DISTANCE = torch.arange(LENGTH)[:, None] - torch.arange(float(LENGTH))
 PREFIX = EARLIER | (torch.arange(LENGTH) < 4)
-BRANCHED = PREFIX.index_put((torch.arange(6, LENGTH), torch.tensor(5)), torch.tensor(False))  # which 6 and on pass by
-PARENTS = (0, 0, 1, 1, 2, 2, 3, 0, 7)  # of the nodes of a tree, each of which sees itself and its ancestors
+# which 6 and on pass by
+BRANCHED = PREFIX.index_put((torch.arange(6, LENGTH), torch.tensor(5)), torch.tensor(False))
+# of the nodes of a tree, each of which sees itself and its ancestors
+PARENTS = (0, 0, 1, 1, 2, 2, 3, 0, 7)
 TREE = torch.eye(LENGTH, dtype=torch.bool)
 for node, parent in enumerate(PARENTS):
     TREE[node] |= TREE[parent]
@@ -76,16 +92,21 @@ def added(lowest: float, dtype: torch.dtype = torch.float32):
 
 
 LOWEST = {
-    torch.float32: [float("-inf"), -1e4, -1e9, -100.0, -50.0, -999.0], torch.float64: [torch.finfo(torch.float64).min],
+    torch.float32: [float("-inf"), -1e4, -1e9, -100.0, -50.0, -999.0],
+    torch.float64: [torch.finfo(torch.float64).min],
     torch.float16: [torch.finfo(torch.float16).min, -1e4],
     torch.bfloat16: [torch.finfo(torch.bfloat16).min, -1e4, -100.0],
-}  # fmt: skip
+}
 FORMS = {"boolean": Tensor.clone, "lowest": added(torch.finfo(torch.float32).min)}
-FORMS |= {f"{dtype}, {lowest}": added(lowest, dtype) for dtype in LOWEST for lowest in LOWEST[dtype]}
+FORMS |= {
+    f"{dtype}, {lowest}": added(lowest, dtype) for dtype in LOWEST for lowest in LOWEST[dtype]
+}
 
 
 def oracle(raw: Tensor, shown: Tensor, factor: str, strength: float) -> Tensor:
-    """Refine each row among the rows that its query may look at, by `saobp.refine`; other rows as they are."""
+    """Refine each row among the rows that its query may look at, by `saobp.refine`; other rows as
+    they are.
+    """
     refined, shown = raw.clone(), shown.expand(len(raw), -1, -1, -1)
     for batch, head, row in torch.cartesian_prod(*map(torch.arange, shown.shape[:3])).tolist():
         keys = shown[batch, head, row].nonzero().flatten()
@@ -97,8 +118,12 @@ def oracle(raw: Tensor, shown: Tensor, factor: str, strength: float) -> Tensor:
     return refined
 
 
-def check(family: str, mask: Tensor, shown: Tensor, factor: str = "high", strength: float = 1.5) -> None:
-    """Compare each layer with the oracle on the pairs shown, and the fused operation with the matrices."""
+def check(
+    family: str, mask: Tensor, shown: Tensor, factor: str = "high", strength: float = 1.5
+) -> None:
+    """Compare each layer with the oracle on the pairs shown, and the fused operation with the
+    matrices.
+    """
     model = saobp.apply(build(family), factor, strength)
     with torch.no_grad():
         with raw_attentions(model) as pairs:
@@ -111,7 +136,9 @@ def check(family: str, mask: Tensor, shown: Tensor, factor: str = "high", streng
         real = rows.expand(raw.shape[:3])
         assert (raw.masked_fill(shown, 0)[real] == 0).all()
         assert not torch.equal(raw, refined) or bool((raw[real].amax(-1) == 1).all())
-        torch.testing.assert_close(refined[real], oracle(raw, shown, factor, strength)[real], **CLOSE)
+        torch.testing.assert_close(
+            refined[real], oracle(raw, shown, factor, strength)[real], **CLOSE
+        )
 
 
 @pytest.mark.parametrize("shown", SHOWN)
@@ -121,7 +148,9 @@ def test_every_form_of_a_mask_shows_the_same_pairs(shown):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("shown", ["causal, padded on the left", "prefix, padded on the right", "a pattern per head"])
+@pytest.mark.parametrize(
+    "shown", ["causal, padded on the left", "prefix, padded on the right", "a pattern per head"]
+)
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_a_mask_of_four_dimensions_is_refined_on_the_pairs_that_it_shows(family, shown, form):
     check(family, FORMS[form](SHOWN[shown]), SHOWN[shown])
@@ -137,21 +166,30 @@ def test_every_factor_keeps_to_the_pairs_that_a_mask_shows(family, shown, factor
         check(other, FORMS["boolean"](SHOWN[shown]), SHOWN[shown], factor, strength)
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32, torch.bfloat16]
+)
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("family", ["bert", "t5", "gpt2", "llama"])
 def test_padding_of_any_type_is_refined_on_the_real_tokens(family, side, dtype):
-    check(family, padding(side).to(dtype), with_padding(EARLIER if family in DECODERS else ALL, side))
+    check(
+        family, padding(side).to(dtype), with_padding(EARLIER if family in DECODERS else ALL, side)
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("family", ["bert", "llama"])
-def test_a_mask_of_keys_shows_them_to_every_query_and_a_padded_row_that_sees_all_keys_tells_nothing(family, form):
+def test_a_mask_of_keys_shows_them_to_every_query_and_a_padded_row_that_sees_all_keys_tells_nothing(
+    family, form
+):
     check(family, FORMS[form](padding("right")[:, None, None, :]), SHOWN["padded on the right"])
     real, pairs = padding("left"), SHOWN["causal, padded on the left"]
-    open_rows = pairs | ~real[:, None, :, None]  # as where a row without any key would be undefined
+    # as where a row without any key would be undefined
+    open_rows = pairs | ~real[:, None, :, None]
     model = saobp.apply(build(family), "high", 1.5)
-    for raw, refined in seen(model, tokens(2, LENGTH), attention_mask=FORMS[form](open_rows), use_cache=False):
+    for raw, refined in seen(
+        model, tokens(2, LENGTH), attention_mask=FORMS[form](open_rows), use_cache=False
+    ):
         rows = real[:, None].expand(raw.shape[:3])
         torch.testing.assert_close(refined[rows], oracle(raw, pairs, "high", 1.5)[rows], **CLOSE)
 
@@ -163,7 +201,9 @@ def test_an_encoder_under_a_causal_mask_does_not_see_the_future(family, factor, 
     model, ids = saobp.apply(build(family), factor, 1.5), tokens(2, LENGTH)
     mask = FORMS["lowest"](SHOWN[shown])
     with torch.no_grad():
-        first, second = (model(given, attention_mask=mask)[0] for given in (ids, other_token(ids, place)))
+        first, second = (
+            model(given, attention_mask=mask)[0] for given in (ids, other_token(ids, place))
+        )
     torch.testing.assert_close(first[:, :place], second[:, :place], atol=1e-5, rtol=0)
     assert (first[:, place:] - second[:, place:]).abs().max() > 1e-3
 
@@ -173,7 +213,9 @@ def test_a_window_is_refined_by_all_rows_or_by_the_earlier_ones(family):
     near, causal = DISTANCE.abs() <= 2, family in DECODERS
     shown = (near & EARLIER if causal else near).expand(2, 1, -1, -1)
     model = saobp.apply(build(family), "high", 1.5)
-    for raw, refined in seen(model, tokens(2, LENGTH), attention_mask=shown.clone(), use_cache=False):
+    for raw, refined in seen(
+        model, tokens(2, LENGTH), attention_mask=shown.clone(), use_cache=False
+    ):
         torch.testing.assert_close(refined, saobp.refine(raw, "high", 1.5, causal=causal), **CLOSE)
 
 
@@ -196,14 +238,20 @@ def test_a_bias_that_falls_off_gradually_hides_nothing_however_low(slope, hidden
 
 def test_masks_made_beforehand_also_by_kind_of_layer_are_refined_as_the_model_makes_them():
     ids, real = tokens(2, LENGTH), padding("right")
-    layered, decoder = (saobp.apply(build(family), "high", 1.5) for family in ("modernbert", "llama"))
+    layered, decoder = (
+        saobp.apply(build(family), "high", 1.5) for family in ("modernbert", "llama")
+    )
     near = DISTANCE.abs() <= layered.config.local_attention // 2
     kinds = {"full_attention": ALL, "sliding_attention": near}
-    by_layer = {name: FORMS["lowest"](with_padding(pairs, "right")) for name, pairs in kinds.items()}
+    by_layer = {
+        name: FORMS["lowest"](with_padding(pairs, "right")) for name, pairs in kinds.items()
+    }
     embedded = decoder.get_input_embeddings()(ids)
     causal = create_masks_for_generate(decoder.config, embedded, real, **{CACHE: None})
     for model, made, more in ((layered, by_layer, {}), (decoder, causal, {"use_cache": False})):
-        expected, found = (model(ids, attention_mask=mask, **more).logits[real] for mask in (real, made))
+        expected, found = (
+            model(ids, attention_mask=mask, **more).logits[real] for mask in (real, made)
+        )
         torch.testing.assert_close(found, expected, **CLOSE)
 
 
@@ -214,7 +262,9 @@ def test_a_causal_tower_whose_modules_do_not_say_so_is_refined_causally(factor, 
     assert not any(module.is_causal for module in model.modules() if hasattr(module, "is_causal"))
     for raw, refined in seen(saobp.apply(model, factor, strength), tokens(2, LENGTH)):
         assert (raw.triu(1) == 0).all()
-        torch.testing.assert_close(refined, saobp.refine(raw, factor, strength, causal=True), **CLOSE)
+        torch.testing.assert_close(
+            refined, saobp.refine(raw, factor, strength, causal=True), **CLOSE
+        )
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
@@ -223,7 +273,9 @@ def test_a_sequence_that_is_all_padding_harms_no_other(family):
     real[1] = False
     output = model(tokens(2, LENGTH), attention_mask=real, use_cache=False)[0]
     assert output.isfinite().all()
-    torch.testing.assert_close(output[:1], model(tokens(2, LENGTH)[:1], use_cache=False)[0], **CLOSE)
+    torch.testing.assert_close(
+        output[:1], model(tokens(2, LENGTH)[:1], use_cache=False)[0], **CLOSE
+    )
 
 
 @pytest.mark.parametrize("learn", [None, "head"])
@@ -231,9 +283,13 @@ def test_a_sequence_that_is_all_padding_harms_no_other(family):
 def test_gradients_keep_to_the_pairs_that_a_mask_shows(shown, learn):
     model = saobp.apply(build("bert"), "high", 1.5, learn=learn)
     embeddings = model.get_input_embeddings()(tokens(1, LENGTH)).detach().requires_grad_()
-    output = model.bert(inputs_embeds=embeddings, attention_mask=SHOWN[shown][:1].clone()).last_hidden_state
+    output = model.bert(
+        inputs_embeds=embeddings, attention_mask=SHOWN[shown][:1].clone()
+    ).last_hidden_state
     for row in range(LENGTH):
-        (gradient,) = torch.autograd.grad(output[0, row].square().sum(), embeddings, retain_graph=True)
+        (gradient,) = torch.autograd.grad(
+            output[0, row].square().sum(), embeddings, retain_graph=True
+        )
         told = gradient[0].abs().sum(-1) > 0
         assert told[row] and not (told & ~SHOWN[shown][0, 0, row]).any()
 
@@ -241,18 +297,36 @@ def test_gradients_keep_to_the_pairs_that_a_mask_shows(shown, learn):
 REFUSED = {
     "three dimensions": (torch.ones(2, LENGTH, LENGTH, dtype=torch.long), "attention_mask"),
     "one dimension": (torch.ones(LENGTH, dtype=torch.long), "attention_mask"),
-    "whole numbers": (torch.ones(2, 1, LENGTH, LENGTH, dtype=torch.long), "torch.int64 in four dimensions"),
+    "whole numbers": (
+        torch.ones(2, 1, LENGTH, LENGTH, dtype=torch.long),
+        "torch.int64 in four dimensions",
+    ),
     "too few keys": (torch.zeros(2, 1, LENGTH, LENGTH - 1), "must broadcast"),
     "too many keys": (torch.zeros(2, 1, LENGTH, LENGTH + 3), "must broadcast"),
     "too many queries": (torch.zeros(2, 1, LENGTH + 1, LENGTH), "must broadcast"),
     "another batch": (torch.zeros(3, 1, LENGTH, LENGTH), "must broadcast"),
     "heads that are not there": (torch.zeros(2, 3, LENGTH, LENGTH), "must broadcast"),
     "NaN": (torch.zeros(2, 1, LENGTH, LENGTH).masked_fill(~EARLIER, float("nan")), "holds NaN"),
-    "infinity": (torch.zeros(2, 1, LENGTH, LENGTH).masked_fill(~EARLIER, float("inf")), "holds NaN or .inf"),
-    "a fill that may be a bias": ((-40.0 * (DISTANCE < 0) - 20.0 * (DISTANCE > 3))[None, None], "write -inf"),
-    "a bias that reaches a fill": ((-100.0 * (DISTANCE < 0) - 5.0 * DISTANCE.clamp(min=0))[None, None], "write -inf"),
-    "earlier tokens without oneself": (EARLIER.tril(-1).expand(2, 1, -1, -1).clone(), "hides a token from itself"),
-    "others without oneself": (~torch.eye(LENGTH, dtype=torch.bool)[None, None], "hides a token from itself"),
+    "infinity": (
+        torch.zeros(2, 1, LENGTH, LENGTH).masked_fill(~EARLIER, float("inf")),
+        "holds NaN or .inf",
+    ),
+    "a fill that may be a bias": (
+        (-40.0 * (DISTANCE < 0) - 20.0 * (DISTANCE > 3))[None, None],
+        "write -inf",
+    ),
+    "a bias that reaches a fill": (
+        (-100.0 * (DISTANCE < 0) - 5.0 * DISTANCE.clamp(min=0))[None, None],
+        "write -inf",
+    ),
+    "earlier tokens without oneself": (
+        EARLIER.tril(-1).expand(2, 1, -1, -1).clone(),
+        "hides a token from itself",
+    ),
+    "others without oneself": (
+        ~torch.eye(LENGTH, dtype=torch.bool)[None, None],
+        "hides a token from itself",
+    ),
 }
 
 
@@ -268,21 +342,30 @@ def test_masks_that_cannot_be_served_are_refused_in_one_line(family, which):
 
 @pytest.mark.parametrize("use_cache", [False, True])
 def test_masks_of_three_dimensions_or_of_blocks_for_a_decoder_are_refused_in_one_line(use_cache):
-    blocks = create_block_mask(lambda batch, head, query, key: query >= key, None, None, 128, 128, device="cpu")
+    blocks = create_block_mask(
+        lambda batch, head, query, key: query >= key, None, None, 128, 128, device="cpu"
+    )
     for family, mask, message in (
         ("gpt2", EARLIER.expand(2, -1, -1).clone(), "^attention_mask: "),
         ("llama", blocks, "attention_mask: LlamaAttention was handed BlockMask"),
     ):
         with pytest.raises(ValueError, match=message) as error:
             model = saobp.apply(build(family), "high", 1.5)
-            model(tokens(2, LENGTH if family == "gpt2" else 128), attention_mask=mask, use_cache=use_cache)
+            model(
+                tokens(2, LENGTH if family == "gpt2" else 128),
+                attention_mask=mask,
+                use_cache=use_cache,
+            )
         assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("shown", ["prefix", "tree", "full"])
 def test_a_cache_refuses_masks_whose_messages_it_cannot_carry(shown):
     model = saobp.apply(build("llama"), "high", 1.5)
-    with torch.no_grad(), pytest.raises(ValueError, match=r"^attention_mask: .*use_cache=False") as error:
+    with (
+        torch.no_grad(),
+        pytest.raises(ValueError, match=r"^attention_mask: .*use_cache=False") as error,
+    ):
         model(tokens(2, LENGTH), attention_mask=SHOWN[shown].clone(), **{CACHE: DynamicCache()})
     assert "\n" not in str(error.value)
 
@@ -291,7 +374,10 @@ def test_a_cache_refuses_masks_whose_messages_it_cannot_carry(shown):
 @pytest.mark.parametrize("change", ["hidden", "shown"])
 def test_a_cache_refuses_padding_that_changes_on_the_way(change, grad):
     model, cache, ids = saobp.apply(build("llama"), "high", 1.5), DynamicCache(), tokens(2, LENGTH)
-    before, after = torch.ones(2, LENGTH - 2, dtype=torch.long), torch.ones(2, LENGTH, dtype=torch.long)
+    before, after = (
+        torch.ones(2, LENGTH - 2, dtype=torch.long),
+        torch.ones(2, LENGTH, dtype=torch.long),
+    )
     (after if change == "hidden" else before)[1, 3] = 0
     with torch.set_grad_enabled(grad):
         model(ids[:, :-2], attention_mask=before, **{CACHE: cache})
@@ -309,10 +395,14 @@ def test_a_cache_goes_on_under_masks_of_four_dimensions(shown, grad):
     with torch.set_grad_enabled(grad):
         whole = model(ids, attention_mask=mask, position_ids=places, use_cache=False).logits
         parts = [
-            model(ids[:, rows], attention_mask=mask[:, :, rows, : rows.stop], position_ids=places[:, rows],
-                  **{CACHE: cache}).logits
+            model(
+                ids[:, rows],
+                attention_mask=mask[:, :, rows, : rows.stop],
+                position_ids=places[:, rows],
+                **{CACHE: cache},
+            ).logits
             for rows in (slice(0, 5), slice(5, 6), slice(6, LENGTH))
-        ]  # fmt: skip
+        ]
     torch.testing.assert_close(torch.cat(parts, 1)[real], whole[real], **CLOSE)
 
 

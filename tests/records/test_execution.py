@@ -1,4 +1,6 @@
-"""`saobp run`: one notebook, checked parameters, one record; every mistake is one line and exit code 2."""
+"""`saobp run`: one notebook, checked parameters, one record; every mistake is one line and exit
+code 2.
+"""
 
 import json
 import sys
@@ -47,21 +49,37 @@ def refused(capsys, *arguments, code=2):
     return line
 
 
-@pytest.mark.parametrize(("stem", "words", "said"), [
-    ("99-try", "-p stepz 4", "has no parameter 'stepz': did you mean 'steps'?"),
-    ("99-try", "-p steps many", "parameter 'steps' of 99-try.ipynb takes int"),
-    ("99-try", "-p steps 3 -p steps 7", "parameter 'steps' is given 2 times"),
-    ("99-try", "-p model gigantic", "parameter 'model': 'gigantic' is none of mini, small"),
-    ("99-try", "-p algorithm hihg", "parameter 'algorithm': 'hihg' is none of original, high"),
-    ("99-try", "-p task nope", "parameter 'task': 'nope' is none of cola, mrpc"),
-    ("99-try", "-p group x", "parameter 'group': 'x' is none of all"),
-    ("07-decoder", "-p algorithm entropy_reg", "parameter 'algorithm': 'entropy_reg' is none of original, high"),
-    ("05-finetune", "-p algorithm high_all_rows", "parameter 'algorithm': 'high_all_rows' is none of original"),
-    ("99-try", "-p seed -3", "parameter 'seed': '-3' is none of 0 to 4294967295"),
-    ("99-try", "-p finetune_seed 4294967296", "parameter 'finetune_seed': '4294967296' is none of"),
-    ("99-try", "-p study_name nope", "no study is called 'nope'"), ("99-try", "-f nope", "no study is called 'nope'"),
-    ("99-try", "-f no.yaml", "no.yaml: no such study"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stem", "words", "said"),
+    [
+        ("99-try", "-p stepz 4", "has no parameter 'stepz': did you mean 'steps'?"),
+        ("99-try", "-p steps many", "parameter 'steps' of 99-try.ipynb takes int"),
+        ("99-try", "-p steps 3 -p steps 7", "parameter 'steps' is given 2 times"),
+        ("99-try", "-p model gigantic", "parameter 'model': 'gigantic' is none of mini, small"),
+        ("99-try", "-p algorithm hihg", "parameter 'algorithm': 'hihg' is none of original, high"),
+        ("99-try", "-p task nope", "parameter 'task': 'nope' is none of cola, mrpc"),
+        ("99-try", "-p group x", "parameter 'group': 'x' is none of all"),
+        (
+            "07-decoder",
+            "-p algorithm entropy_reg",
+            "parameter 'algorithm': 'entropy_reg' is none of original, high",
+        ),
+        (
+            "05-finetune",
+            "-p algorithm high_all_rows",
+            "parameter 'algorithm': 'high_all_rows' is none of original",
+        ),
+        ("99-try", "-p seed -3", "parameter 'seed': '-3' is none of 0 to 4294967295"),
+        (
+            "99-try",
+            "-p finetune_seed 4294967296",
+            "parameter 'finetune_seed': '4294967296' is none of",
+        ),
+        ("99-try", "-p study_name nope", "no study is called 'nope'"),
+        ("99-try", "-f nope", "no study is called 'nope'"),
+        ("99-try", "-f no.yaml", "no.yaml: no such study"),
+    ],
+)
 def test_a_wrong_parameter_is_one_line_before_anything_runs(tmp_path, capsys, stem, words, said):
     path = notebook(tmp_path, "raise SystemExit", stem=stem)
     assert said in refused(capsys, path, tmp_path / "out.ipynb", *words.split())
@@ -69,7 +87,9 @@ def test_a_wrong_parameter_is_one_line_before_anything_runs(tmp_path, capsys, st
 
 def test_an_error_without_words_is_told_by_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(nbformat, "read", lambda *_, **__: (_ for _ in ()).throw(MemoryError()))
-    with pytest.raises(ValueError, match=r"99-try.ipynb: no notebook with parameters \(MemoryError\)"):
+    with pytest.raises(
+        ValueError, match=r"99-try.ipynb: no notebook with parameters \(MemoryError\)"
+    ):
         execution.declared_parameters(notebook(tmp_path))
 
 
@@ -77,7 +97,9 @@ def test_what_is_no_notebook_and_a_folder_in_the_place_of_the_output_are_named(t
     output = tmp_path / "out.ipynb"
     assert "no.ipynb: no such notebook" in refused(capsys, tmp_path / "no.ipynb", output)
     (tmp_path / "cut.ipynb").write_text('{"cells": [')
-    assert "cut.ipynb: no notebook with parameters" in refused(capsys, tmp_path / "cut.ipynb", output)
+    assert "cut.ipynb: no notebook with parameters" in refused(
+        capsys, tmp_path / "cut.ipynb", output
+    )
     nbformat.write(new_notebook(cells=[new_code_cell("study = 1")]), tmp_path / "bare.ipynb")
     assert "has no cell tagged 'parameters'" in refused(capsys, tmp_path / "bare.ipynb", output)
     for source in ("a = (", "a = 1\n b = 2", "a = !ls", "1 = a"):
@@ -85,13 +107,22 @@ def test_what_is_no_notebook_and_a_folder_in_the_place_of_the_output_are_named(t
         assert "99-try.ipynb: no notebook with parameters (" in refused(capsys, given, output)
     output.mkdir()
     assert "out.ipynb: is a folder" in refused(capsys, notebook(tmp_path), output)
-    assert "cannot be written" in refused(capsys, tmp_path / "99-try.ipynb", tmp_path / "cut.ipynb" / "out.ipynb")
+    assert "cannot be written" in refused(
+        capsys, tmp_path / "99-try.ipynb", tmp_path / "cut.ipynb" / "out.ipynb"
+    )
 
 
-@pytest.mark.parametrize(("record", "said"), [
-    ("out.ipynb", "is the notebook"), ("folder", "is a folder"), ("file/run.json", "cannot be written"),
-])  # fmt: skip
-def test_a_record_that_could_not_be_written_is_refused_before_anything_runs(tmp_path, capsys, record, said):
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ("out.ipynb", "is the notebook"),
+        ("folder", "is a folder"),
+        ("file/run.json", "cannot be written"),
+    ],
+)
+def test_a_record_that_could_not_be_written_is_refused_before_anything_runs(
+    tmp_path, capsys, record, said
+):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     path = notebook(tmp_path, "raise SystemExit")
@@ -99,12 +130,24 @@ def test_a_record_that_could_not_be_written_is_refused_before_anything_runs(tmp_
     assert "is the notebook" in refused(capsys, path, tmp_path / "same.json")
 
 
-@pytest.mark.parametrize(("cells", "said"), [
-    (['raise ValueError("the corpus is empty\\nmore")'], "cell 3: ValueError: the corpus is empty ["),
-    (["x = 1\nassert x == 2"], "cell 3: AssertionError: assert x == 2"),  # it has no message, so the line is shown
-    (["import os", "os.kill(os.getpid(), 9)"], "cell 4: its kernel died: memory ran out, most likely"),
-])  # fmt: skip
-def test_a_failing_cell_or_a_killed_kernel_is_one_line_and_what_ran_is_kept_aside(tmp_path, capsys, cells, said):
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (
+            ['raise ValueError("the corpus is empty\\nmore")'],
+            "cell 3: ValueError: the corpus is empty [",
+        ),
+        # it has no message, so the line is shown
+        (["x = 1\nassert x == 2"], "cell 3: AssertionError: assert x == 2"),
+        (
+            ["import os", "os.kill(os.getpid(), 9)"],
+            "cell 4: its kernel died: memory ran out, most likely",
+        ),
+    ],
+)
+def test_a_failing_cell_or_a_killed_kernel_is_one_line_and_what_ran_is_kept_aside(
+    tmp_path, capsys, cells, said
+):
     path = notebook(tmp_path, *cells, WRITES)
     assert f"99-try.ipynb, {said}" in refused(capsys, path, tmp_path / "out.ipynb", code=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["99-try.ipynb", "out.failed.ipynb"]
@@ -114,10 +157,14 @@ def test_a_failing_cell_or_a_killed_kernel_is_one_line_and_what_ran_is_kept_asid
 def test_a_kernel_that_cannot_start_is_named_in_one_line(tmp_path, capsys, monkeypatch, command):
     spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
     argv = [command, "-c", "raise SystemExit(3)", "{connection_file}"]
-    paths.write_text(spec, json.dumps({"argv": argv, "display_name": "broken", "language": "python"}))
+    paths.write_text(
+        spec, json.dumps({"argv": argv, "display_name": "broken", "language": "python"})
+    )
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     line = refused(capsys, notebook(tmp_path, WRITES), tmp_path / "out.ipynb", code=1)
-    assert "the Jupyter kernel 'python3' does not start" in line and (command in line or "Kernel died" in line)
+    assert "the Jupyter kernel 'python3' does not start" in line and (
+        command in line or "Kernel died" in line
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["99-try.ipynb", "jupyter"]
 
 
@@ -149,12 +196,25 @@ def test_a_cell_of_parameters_with_code_in_it_is_read_as_papermill_reads_it(tmp_
     path = notebook(tmp_path, parameters=CODE)
     found = execution.declared_parameters(path)
     assert found == {
-        "options": {}, "steps": object, "size": int, "rate": 1.0, "text": object, "low": -1e-4, "high": -1e-4,
-        "groups": [1, {"a": None}], "study_name": "smoke", "record": "",
-    }  # fmt: skip
+        "options": {},
+        "steps": object,
+        "size": int,
+        "rate": 1.0,
+        "text": object,
+        "low": -1e-4,
+        "high": -1e-4,
+        "groups": [1, {"a": None}],
+        "study_name": "smoke",
+        "record": "",
+    }
     assert type(found["rate"]) is float
     given = {"steps": "010", "size": "12", "rate": "2", "text": "[1, 2]"}
-    assert execution.checked(path, given, found) == {"steps": 10, "size": 12, "rate": 2.0, "text": [1, 2]}
+    assert execution.checked(path, given, found) == {
+        "steps": 10,
+        "size": 12,
+        "rate": 2.0,
+        "text": [1, 2],
+    }
 
 
 def test_a_run_leaves_the_notebook_and_exactly_one_record(tmp_path, capsys):
@@ -163,7 +223,10 @@ def test_a_run_leaves_the_notebook_and_exactly_one_record(tmp_path, capsys):
     path, output = notebook(folder, WRITES, parameters=CODE), folder / "{flag}" / "out{}.ipynb"
     assert "takes int: not '1.5'" in refused(capsys, path, output, "-p", "size", "1.5")
     given = ["-f", "smoke", "-p", "record", "", "-p", "steps", "7", "-p", "rate", "0.5"]
-    assert cli.main(["run", str(path), str(output), *given]) == 0 and "derivation" not in capsys.readouterr().err
+    assert (
+        cli.main(["run", str(path), str(output), *given]) == 0
+        and "derivation" not in capsys.readouterr().err
+    )
     record = json.loads(output.with_suffix(".json").read_text())
     assert (record["parameters"], record["stage"]) == ({"steps": 7, "rate": 0.5}, "derivation")
     assert record["study"] == "smoke" and len(list(output.parent.iterdir())) == 2
@@ -171,8 +234,12 @@ def test_a_run_leaves_the_notebook_and_exactly_one_record(tmp_path, capsys):
     assert run.values["steps"] == 7 and "size" not in run.values
 
 
-@pytest.mark.parametrize(("given", "seen"), [({"steps": "3"}, True), ({"steps": "4"}, False), ({"rate": "9"}, False)])
-def test_what_every_run_shows_is_left_to_that_of_the_defaults_and_all_need_a_record(tmp_path, monkeypatch, given, seen):
+@pytest.mark.parametrize(
+    ("given", "seen"), [({"steps": "3"}, True), ({"steps": "4"}, False), ({"rate": "9"}, False)]
+)
+def test_what_every_run_shows_is_left_to_that_of_the_defaults_and_all_need_a_record(
+    tmp_path, monkeypatch, given, seen
+):
     monkeypatch.setattr(execution.papermill, "execute_notebook", lambda *given, **how: None)
     path, output = notebook(tmp_path, "print('the same')", WRITES), tmp_path / "out.ipynb"
     node = nbformat.read(path, as_version=4)

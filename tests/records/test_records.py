@@ -22,29 +22,43 @@ def saved(tmp_path, name="a", metrics=None, **parameters):
     return run.save(tmp_path / f"{name}.json", metrics or {"x": 1.0})
 
 
-def test_a_record_holds_what_architecture_promises_and_reads_back_the_same_undefined_numbers_as_null(tmp_path):
+def test_a_record_holds_what_architecture_promises_and_reads_back_the_same_undefined_numbers_as_null(
+    tmp_path,
+):
     written = saved(tmp_path, model="mini", seed=42)
     assert tuple(written) == tuple(Record.__annotations__)
     assert records.read(tmp_path / "a.json") == json.loads(json.dumps(written))
     assert written["device"] == records.device()
     assert written["packages"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
-    metrics = {"nan": float("nan"), "inf": [np.float64("inf")], "t": torch.tensor([1, 2]), "n": np.int64(3)}
+    metrics = {
+        "nan": float("nan"),
+        "inf": [np.float64("inf")],
+        "t": torch.tensor([1, 2]),
+        "n": np.int64(3),
+    }
     saved(tmp_path, metrics=metrics)
-    found = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)  # a NaN, as Python writes it
+    # a NaN, as Python writes it
+    found = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
     assert found["metrics"] == {"nan": None, "inf": [None], "t": [1, 2], "n": 3}
 
 
-def test_a_processor_is_named_with_its_vector_set_and_alike_beside_an_early_record_without_one(monkeypatch):
+def test_a_processor_is_named_with_its_vector_set_and_alike_beside_an_early_record_without_one(
+    monkeypatch,
+):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     name = records.device()["name"]
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "VSX")
-    assert name.rpartition(", ")[0] and records.device()["name"] == f"{name.rpartition(', ')[0]}, VSX"
+    assert (
+        name.rpartition(", ")[0] and records.device()["name"] == f"{name.rpartition(', ')[0]}, VSX"
+    )
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
     assert records.device()["name"] == "NVIDIA H200"
     old, new, other = "AMD EPYC", "AMD EPYC, AVX2", "AMD EPYC, AVX512"
     assert records.kinds([old, new, old, "AMD"]) == {old: old, new: old, "AMD": "AMD"}
-    assert records.kinds([old, new, other]) == {name: name for name in (old, new, other)}, "it may be either"
+    assert records.kinds([old, new, other]) == {name: name for name in (old, new, other)}, (
+        "it may be either"
+    )
 
 
 def test_a_record_names_the_commit_at_which_its_run_began(monkeypatch, tmp_path):
@@ -54,20 +68,29 @@ def test_a_record_names_the_commit_at_which_its_run_began(monkeypatch, tmp_path)
         elsewhere.setenv("SAOBP_COMMIT", "abc123")
         assert records.commit.__wrapped__() == "abc123"
     head = iter(["", "first", "", "second"])
-    monkeypatch.setattr(records.writing.subprocess, "check_output", lambda *command, **given: next(head))
+    monkeypatch.setattr(
+        records.writing.subprocess, "check_output", lambda *command, **given: next(head)
+    )
     records.commit.cache_clear()
     run = records.Run("audit", study_name="smoke", parameters={})
-    next(head)  # another commit while it runs
+    # another commit while it runs
+    next(head)
     assert run.save(tmp_path / "run.json", {})["code"]["commit"] == "first"
     records.commit.cache_clear()
 
 
-@pytest.mark.parametrize("content, said", [
-    ('{"schema": 3', "not a readable record"), ("[]", "not a run record, record"),
-    ('{"schema": 3, "stage": "x"}', "study: Field required"),
-    ('{"schema": 99, "stage": "x"}', "schema 99, this version reads 3"),
-])  # fmt: skip
-def test_a_damaged_record_or_one_of_another_schema_is_named_with_the_remedy(tmp_path, content, said):
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        ('{"schema": 3', "not a readable record"),
+        ("[]", "not a run record, record"),
+        ('{"schema": 3, "stage": "x"}', "study: Field required"),
+        ('{"schema": 99, "stage": "x"}', "schema 99, this version reads 3"),
+    ],
+)
+def test_a_damaged_record_or_one_of_another_schema_is_named_with_the_remedy(
+    tmp_path, content, said
+):
     (tmp_path / "cut.json").write_text(content)
     with pytest.raises(RecordError, match=f"cut.json.*{said}.*run (it )?again"):
         records.load(tmp_path)
@@ -83,9 +106,18 @@ def test_a_study_is_its_build_or_else_what_is_tracked_and_never_a_folder_beside_
     def loaded(name):
         return [record["name"] for record in records.load(name)]
 
-    for folder, name in (("narrow", "x"), ("other", "y"), ("results/narrow", "a"), ("results/narrow", "b")):
+    for folder, name in (
+        ("narrow", "x"),
+        ("other", "y"),
+        ("results/narrow", "a"),
+        ("results/narrow", "b"),
+    ):
         saved(tmp_path / folder, name)
-    assert loaded("narrow") == ["a", "b"] and loaded("other") == ["y"] and loaded("no-such-study") == []
+    assert (
+        loaded("narrow") == ["a", "b"]
+        and loaded("other") == ["y"]
+        and loaded("no-such-study") == []
+    )
     saved(tmp_path / "build/narrow/records", "a", model="mini", seed=2)
     assert not caplog.messages and loaded("narrow") == ["a"]
     assert "lacks 1 of the records tracked in" in caplog.messages[0]
@@ -99,110 +131,245 @@ def test_a_study_is_its_build_or_else_what_is_tracked_and_never_a_folder_beside_
 
 def test_an_interactive_run_never_lands_among_the_workflows_records(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda study: tmp_path / study)
-    tuned = {"model": "mini", "algorithm": "high", "strength": 0.2, "seed": 0, "group": "all", "finetune_seed": 0}
+    tuned = {
+        "model": "mini",
+        "algorithm": "high",
+        "strength": 0.2,
+        "seed": 0,
+        "group": "all",
+        "finetune_seed": 0,
+    }
     for stage, parameters, metrics in (("finetune", tuned, {"tasks": {}}), ("audit", {}, {})):
-        Run(stage, study_name="notebooks/studies/smoke.yaml", parameters=parameters).save("", metrics)
+        Run(stage, study_name="notebooks/studies/smoke.yaml", parameters=parameters).save(
+            "", metrics
+        )
     made = sorted(path.name for path in (tmp_path / "smoke" / "interactive").iterdir())
     assert made == ["audit.json", "finetune-mini-high-0-all-0.json"]
 
 
-@pytest.mark.parametrize("path", sorted(paths.root().glob("data/results/*/*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(paths.root().glob("data/results/*/*.json")), ids=lambda path: path.stem
+)
 def test_every_tracked_record_has_the_schema_and_departs_where_it_says_so(path):
     record = records.read(path)
     assert record["name"] == path.stem
     assert not [entry for entry in record["departures"] if entry["ours"] == entry["paper"]]
 
 
-@pytest.mark.parametrize("stage, metrics, departures, said", [
-    ("finetune", {"tasks": {}}, [{"matter": "steps", "ours": 10}], "departures.0.paper: Field required"),
-    ("finetune", {}, [], "metrics.tasks: Field required"),
-    ("finetune", {"tasks": {"rte": {"failed": "the loss is nan"}}}, [], r"metrics.tasks.rte.failed: Input"),
-    ("finetune", {"tasks": {"rte": {"headline": 1.0, "f": 1}}}, [], "metrics.tasks.rte.f: Extra inputs"),
-    ("finetune", {"tasks": {"rte": {}}}, [], r"metrics.tasks.rte: .* lacks headline, interval"),
-    ("hops", {"multihop": 5, "exam_recipe": {}}, [], "metrics.multihop: Input should be a valid list"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "stage, metrics, departures, said",
+    [
+        (
+            "finetune",
+            {"tasks": {}},
+            [{"matter": "steps", "ours": 10}],
+            "departures.0.paper: Field required",
+        ),
+        ("finetune", {}, [], "metrics.tasks: Field required"),
+        (
+            "finetune",
+            {"tasks": {"rte": {"failed": "the loss is nan"}}},
+            [],
+            r"metrics.tasks.rte.failed: Input",
+        ),
+        (
+            "finetune",
+            {"tasks": {"rte": {"headline": 1.0, "f": 1}}},
+            [],
+            "metrics.tasks.rte.f: Extra inputs",
+        ),
+        ("finetune", {"tasks": {"rte": {}}}, [], r"metrics.tasks.rte: .* lacks headline, interval"),
+        (
+            "hops",
+            {"multihop": 5, "exam_recipe": {}},
+            [],
+            "metrics.multihop: Input should be a valid list",
+        ),
+    ],
+)
 def test_a_record_of_another_form_or_that_cannot_be_written_leaves_the_old_one_whole(
     tmp_path, stage, metrics, departures, said
 ):
     before = saved(tmp_path)
     with pytest.raises(RecordError, match=f"a.json: not written, {said}"):
-        run = Run(stage, study_name="smoke", parameters={"model": "mini", "algorithm": "high", "seed": 0})
+        run = Run(
+            stage, study_name="smoke", parameters={"model": "mini", "algorithm": "high", "seed": 0}
+        )
         run.save(tmp_path / "a.json", metrics, departures=departures)
     with pytest.raises(AttributeError):
         saved(tmp_path, metrics={"x": object()})
-    assert records.load(tmp_path) == [before] and [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    assert records.load(tmp_path) == [before] and [path.name for path in tmp_path.iterdir()] == [
+        "a.json"
+    ]
 
 
-@pytest.mark.parametrize("key, value, said", [
-    ("stage", "finetoon", "stage: 'finetoon' is none of pretrain, .*finetune"),
-    ("parameters", {}, "parameters.model: Field required"),
-    ("parameters", {"model": 5, "algorithm": "high", "seed": 42}, "parameters.model: Input should be a valid string"),
-    ("parameters", {"model": "mini", "algorithm": {}, "seed": 42}, "parameters.algorithm: Input should be a valid str"),
-    ("parameters", {"model": "mini", "algorithm": "high", "seed": "42"}, "parameters.seed: Input should be a valid"),
-])  # fmt: skip
-def test_a_stage_that_there_is_not_and_a_parameter_of_another_type_are_named(tmp_path, key, value, said):
-    record = json.loads((paths.root() / "data/results/laptop/05-finetune-mini-high-42-race-0.json").read_text())
+@pytest.mark.parametrize(
+    "key, value, said",
+    [
+        ("stage", "finetoon", "stage: 'finetoon' is none of pretrain, .*finetune"),
+        ("parameters", {}, "parameters.model: Field required"),
+        (
+            "parameters",
+            {"model": 5, "algorithm": "high", "seed": 42},
+            "parameters.model: Input should be a valid string",
+        ),
+        (
+            "parameters",
+            {"model": "mini", "algorithm": {}, "seed": 42},
+            "parameters.algorithm: Input should be a valid str",
+        ),
+        (
+            "parameters",
+            {"model": "mini", "algorithm": "high", "seed": "42"},
+            "parameters.seed: Input should be a valid",
+        ),
+    ],
+)
+def test_a_stage_that_there_is_not_and_a_parameter_of_another_type_are_named(
+    tmp_path, key, value, said
+):
+    record = json.loads(
+        (paths.root() / "data/results/laptop/05-finetune-mini-high-42-race-0.json").read_text()
+    )
     (tmp_path / "a.json").write_text(json.dumps(record | {key: value}))
-    with pytest.raises(RecordError, match=f"a.json: not a run record, {said}.*delete it and run again"):
+    with pytest.raises(
+        RecordError, match=f"a.json: not a run record, {said}.*delete it and run again"
+    ):
         records.read(tmp_path / "a.json")
 
 
 def test_a_run_of_a_stage_that_there_is_not_is_refused_before_it_runs():
-    with pytest.raises(RecordError, match=r"stage 'mine': is none of pretrain, .*; add it to records/schema.py"):
+    with pytest.raises(
+        RecordError, match=r"stage 'mine': is none of pretrain, .*; add it to records/schema.py"
+    ):
         Run("mine", study_name="smoke", parameters={})
 
 
 def test_every_notebook_writes_a_stage_that_the_schema_knows():
-    sources = [path.read_text(encoding="utf-8") for path in (paths.root() / "notebooks").glob("*.ipynb")]
+    sources = [
+        path.read_text(encoding="utf-8") for path in (paths.root() / "notebooks").glob("*.ipynb")
+    ]
     named = {stage for source in sources for stage in re.findall(r'Run\(\\"([^"\\]+)', source)}
     assert {"derivation", "pretrain", "inserted"} <= named <= set(schema.FORMS)
 
 
 def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back_or_are_named(tmp_path):
-    runs, path = [exam(2, "original", 0), exam(4, "high", 0), exam(4, "high", 1, FAILED)], tmp_path / "a.json"
+    runs, path = (
+        [exam(2, "original", 0), exam(4, "high", 0), exam(4, "high", 1, FAILED)],
+        tmp_path / "a.json",
+    )
     record = examples.record("hops", "mini", "high", 42, {"multihop": runs, "exam_recipe": {}})
     paths.write_text(path, records.as_text(records.move_answers(record, path)))
     assert path.read_text().count('"outcomes": {}') == 3 and records.read(path) == record
-    for table in ({"run": [99], "hops": [1], "right": [[1]]}, {"other": [1]}):  # of other runs or columns
+    # of other runs or columns
+    for table in ({"run": [99], "hops": [1], "right": [[1]]}, {"other": [1]}):
         pq.write_table(pa.table(table), tmp_path / "a.answers.parquet")
-        with pytest.raises(RecordError, match="a.answers.parquet: not the answers of a.json: restore them, or run"):
+        with pytest.raises(
+            RecordError, match="a.answers.parquet: not the answers of a.json: restore them, or run"
+        ):
             records.read(path)
     (tmp_path / "a.answers.parquet").unlink()
     with pytest.raises(RecordError, match="a.answers.parquet, are missing or not whole"):
         records.read(path)
 
 
-@pytest.mark.parametrize("name, damage, said", [
-    ("laptop/06-attention-mini-high-42-race", lambda found: found["means"].pop("gtd"), "means.gtd: Field required"),
-    ("laptop/08-cost-mini", lambda found: found["ways"]["high"].update(train="abc"), "ways.high.train: Input"),
-    ("retrofit/13-retrofit-untrained-minilm", lambda found: found["similarity"][0].pop("interval"),
-     "similarity.0.interval: Field required"),
-    ("laptop/05-finetune-mini-high-42-race-0", lambda found: found["tasks"]["race"].pop("outcomes"),
-     "tasks.race: .* lacks outcomes"),
-    ("laptop/05-finetune-mini-high-42-race-0", lambda found: found["tasks"]["race"].update(outcomes=[1, 0]),
-     "tasks.race: .* 2 outcomes of 1436 items"),
-    ("hops/12-hops-64-23", lambda found: found["multihop"][0]["curve"][0].pop("accuracy"),
-     "multihop.0.curve.0.accuracy: Field required"),
-    ("hops/12-hops-64-23", lambda found: found["exam_recipe"]["pretrain"].update(steps="many"),
-     "exam_recipe.pretrain.steps: Input"),
-    ("laptop/04-pretrain-mini-high-42", lambda found: found["recipe"].update(wormup=3), "recipe.wormup: Extra inputs"),
-    ("laptop/04-pretrain-mini-high-42", lambda found: found["wikitext"].pop("config"), "wikitext.config: Field req"),
-    ("laptop/04-pretrain-mini-high-42", lambda found: found["size"].update(heads=4.5), "size.heads: Input"),
-    ("laptop/08-cost-mini", lambda found: found["lengths"][0]["peak_mib"].pop("low"), "lengths.0.peak_mib.low: Field"),
-    ("laptop/06-attention-mini-high-42-race", lambda found: found["matrices"]["raw"].update(gtd=[["a"]]),
-     "matrices.raw.gtd.*Input"),
-    ("laptop/06-attention-mini-high-42-race", lambda found: found["matrices"].pop("raw"), "matrices.raw: Field req"),
-    ("laptop/06-attention-mini-high-42-race", lambda found: found["matrices"]["raw"].update(gtd={"x": [1.0]}),
-     "matrices.raw.gtd: Input"),
-    ("laptop/05-finetune-mini-high-42-race-0", lambda found: found["tasks"]["race"].update(metric="acc"),
-     "tasks.race: .* has no score of its metric, acc"),
-    ("laptop/05-finetune-mini-high-42-race-0", lambda found: found["tasks"]["race"].update(scores={}),
-     "tasks.race: .* has no score of its metric, accuracy"),
-    ("laptop/04-pretrain-mini-high-42", lambda found: found["training"][0].pop("loss"), "training.0.loss: Field req"),
-])  # fmt: skip
-def test_a_number_that_is_missing_or_of_another_type_is_named_when_the_record_is_read(tmp_path, name, damage, said):
+@pytest.mark.parametrize(
+    "name, damage, said",
+    [
+        (
+            "laptop/06-attention-mini-high-42-race",
+            lambda found: found["means"].pop("gtd"),
+            "means.gtd: Field required",
+        ),
+        (
+            "laptop/08-cost-mini",
+            lambda found: found["ways"]["high"].update(train="abc"),
+            "ways.high.train: Input",
+        ),
+        (
+            "retrofit/13-retrofit-untrained-minilm",
+            lambda found: found["similarity"][0].pop("interval"),
+            "similarity.0.interval: Field required",
+        ),
+        (
+            "laptop/05-finetune-mini-high-42-race-0",
+            lambda found: found["tasks"]["race"].pop("outcomes"),
+            "tasks.race: .* lacks outcomes",
+        ),
+        (
+            "laptop/05-finetune-mini-high-42-race-0",
+            lambda found: found["tasks"]["race"].update(outcomes=[1, 0]),
+            "tasks.race: .* 2 outcomes of 1436 items",
+        ),
+        (
+            "hops/12-hops-64-23",
+            lambda found: found["multihop"][0]["curve"][0].pop("accuracy"),
+            "multihop.0.curve.0.accuracy: Field required",
+        ),
+        (
+            "hops/12-hops-64-23",
+            lambda found: found["exam_recipe"]["pretrain"].update(steps="many"),
+            "exam_recipe.pretrain.steps: Input",
+        ),
+        (
+            "laptop/04-pretrain-mini-high-42",
+            lambda found: found["recipe"].update(wormup=3),
+            "recipe.wormup: Extra inputs",
+        ),
+        (
+            "laptop/04-pretrain-mini-high-42",
+            lambda found: found["wikitext"].pop("config"),
+            "wikitext.config: Field req",
+        ),
+        (
+            "laptop/04-pretrain-mini-high-42",
+            lambda found: found["size"].update(heads=4.5),
+            "size.heads: Input",
+        ),
+        (
+            "laptop/08-cost-mini",
+            lambda found: found["lengths"][0]["peak_mib"].pop("low"),
+            "lengths.0.peak_mib.low: Field",
+        ),
+        (
+            "laptop/06-attention-mini-high-42-race",
+            lambda found: found["matrices"]["raw"].update(gtd=[["a"]]),
+            "matrices.raw.gtd.*Input",
+        ),
+        (
+            "laptop/06-attention-mini-high-42-race",
+            lambda found: found["matrices"].pop("raw"),
+            "matrices.raw: Field req",
+        ),
+        (
+            "laptop/06-attention-mini-high-42-race",
+            lambda found: found["matrices"]["raw"].update(gtd={"x": [1.0]}),
+            "matrices.raw.gtd: Input",
+        ),
+        (
+            "laptop/05-finetune-mini-high-42-race-0",
+            lambda found: found["tasks"]["race"].update(metric="acc"),
+            "tasks.race: .* has no score of its metric, acc",
+        ),
+        (
+            "laptop/05-finetune-mini-high-42-race-0",
+            lambda found: found["tasks"]["race"].update(scores={}),
+            "tasks.race: .* has no score of its metric, accuracy",
+        ),
+        (
+            "laptop/04-pretrain-mini-high-42",
+            lambda found: found["training"][0].pop("loss"),
+            "training.0.loss: Field req",
+        ),
+    ],
+)
+def test_a_number_that_is_missing_or_of_another_type_is_named_when_the_record_is_read(
+    tmp_path, name, damage, said
+):
     record = json.loads((paths.root() / "data" / "results" / f"{name}.json").read_text())
     damage(record["metrics"])
     (tmp_path / "a.json").write_text(json.dumps(record))
-    with pytest.raises(RecordError, match=f"a.json: not a run record, metrics.{said}.*delete it and run again"):
+    with pytest.raises(
+        RecordError, match=f"a.json: not a run record, metrics.{said}.*delete it and run again"
+    ):
         records.read(tmp_path / "a.json")

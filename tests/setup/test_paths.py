@@ -1,4 +1,6 @@
-"""A folder is replaced whole or not at all, and a kill in between loses nothing that was finished."""
+"""A folder is replaced whole or not at all, and a kill in between loses nothing that was
+finished.
+"""
 
 import os
 
@@ -40,7 +42,13 @@ def test_a_kill_between_old_and_new_leaves_the_old_folder_whole_beside(folder, m
 
 
 def test_a_folder_in_the_place_of_a_file_and_a_file_in_that_of_a_folder_are_named(folder):
-    with pytest.raises(IsADirectoryError, match="tracked: is a folder; name a file$"), paths.new_file(folder):
+    with (
+        pytest.raises(IsADirectoryError, match="tracked: is a folder; name a file$"),
+        paths.new_file(folder),
+    ):
         pass
-    with pytest.raises(PermissionError, match="old.json: cannot be written"), paths.new_file(folder / "old.json" / "x"):
+    with (
+        pytest.raises(PermissionError, match="old.json: cannot be written"),
+        paths.new_file(folder / "old.json" / "x"),
+    ):
         pass

@@ -21,7 +21,10 @@ def test_one_seed_has_the_interval_of_its_record(task):
 def test_runs_pair_by_seed_whatever_their_order():
     ours = [examples.finetune(algorithm="high", seed=seed) for seed in (3, 1, 2)]
     theirs = [examples.finetune(seed=seed) for seed in (1, 2, 4)]
-    sides = [task_scores.scores(side, "mini", name, "race") for side, name in ((ours, "high"), (theirs, "original"))]
+    sides = [
+        task_scores.scores(side, "mini", name, "race")
+        for side, name in ((ours, "high"), (theirs, "original"))
+    ]
     assert set(estimates.seed_differences(*sides)) == {(1, None), (2, None)}
     assert estimates.score_difference(*sides).seeds == 2
 
@@ -47,7 +50,8 @@ def test_fine_tuning_seeds_of_one_checkpoint_are_not_independent_runs():
     for place, run in enumerate(runs):
         run["parameters"]["finetune_seed"] = place % 3
     several = task_scores.scores(runs, "mini", "original", "race")
-    one = several[:3]  # of one checkpoint: fine-tuning seeds are all there is
+    # of one checkpoint: fine-tuning seeds are all there is
+    one = several[:3]
     assert (estimates.score_estimate(several).seeds, estimates.score_estimate(one).seeds) == (2, 3)
     assert len(task_scores.by_pretraining(several)) == 2 and task_scores.by_pretraining(one) is one
 
@@ -59,7 +63,9 @@ def acceptability(gain, heads=(0, 1, 2), seeds=(42, 43, 44), **left_out):
     gold, hard = (items.random(1043) < 0.69).astype(float), items.normal(size=1043)
     runs = []
     for key in ((seed, head) for seed in seeds for head in heads):
-        guess = ((gold - 0.5) * (1.2 + gain) + hard + 0.15 * random.normal(size=1043) > 0).astype(float)
+        guess = ((gold - 0.5) * (1.2 + gain) + hard + 0.15 * random.normal(size=1043) > 0).astype(
+            float
+        )
         value = 100 * np.corrcoef(guess, gold)[0, 1]
         given = {"answers": guess[None], "labels": gold} | left_out
         runs.append(task_scores.Score(value, "matthews", 1043, key, **given))
@@ -83,22 +89,34 @@ def test_a_correlation_of_several_checkpoints_and_heads_is_paired_on_its_items()
 
 def test_runs_that_all_predict_one_class_keep_an_interval():
     gold, one = np.array([0.0, 1.0] * 200), np.ones((1, 400))
-    runs = [task_scores.Score(0.0, "matthews", 400, (42, head), answers=one, labels=gold) for head in (0, 1, 2)]
+    runs = [
+        task_scores.Score(0.0, "matthews", 400, (42, head), answers=one, labels=gold)
+        for head in (0, 1, 2)
+    ]
     found = estimates.score_estimate(runs)
     assert found.value == 0 and found.high == pytest.approx(1.96 * 100 / np.sqrt(399), rel=1e-3)
 
 
 def equals(random, seeds, items, shift, noise=0.8):
-    """Two algorithms that are alike, a task: the same items, a shift of each seed, noise of each answer."""
+    """Two algorithms that are alike, a task: the same items, a shift of each seed, noise of each
+    answer.
+    """
     hard = random.normal(size=items)
     answers = 100.0 * (hard + shift[:, None] + noise * random.normal(size=(2, seeds, items)) < 0.3)
-    return [[task_scores.Score(right.mean(), "accuracy", items, (seed, 0), right) for seed, right in enumerate(side)]
-            for side in answers]  # fmt: skip
+    return [
+        [
+            task_scores.Score(right.mean(), "accuracy", items, (seed, 0), right)
+            for seed, right in enumerate(side)
+        ]
+        for side in answers
+    ]
 
 
 def averaged(tasks):
     """The difference of two averages over tasks, each of which is a pair of sides."""
-    return estimates.average_difference(*({str(n): task[side] for n, task in enumerate(tasks)} for side in (0, 1)))
+    return estimates.average_difference(
+        *({str(n): task[side] for n, task in enumerate(tasks)} for side in (0, 1))
+    )
 
 
 def test_the_average_of_one_seed_has_that_seeds_errors_whatever_other_seeds_some_tasks_have():
@@ -106,14 +124,19 @@ def test_the_average_of_one_seed_has_that_seeds_errors_whatever_other_seeds_some
     tasks = [equals(random, 3, 80, random.normal(0, 0.1, 3)) for _ in range(3)]
     alone = [tuple(side[:1] for side in task) for task in tasks]
     some = averaged([*tasks[:2], alone[2]])
-    assert some.seeds == 1 and (some.low, some.high) == pytest.approx((averaged(alone).low, averaged(alone).high))
+    assert some.seeds == 1 and (some.low, some.high) == pytest.approx(
+        (averaged(alone).low, averaged(alone).high)
+    )
 
 
 def test_seeds_that_share_no_error_over_items_have_none_and_not_a_whole_runs():
     random = np.random.default_rng(0)
     for _ in range(100):
         answers = 100.0 * (random.random((3, 400)) < 0.3)
-        runs = [task_scores.Score(one.mean(), "accuracy", 400, (seed, 0), one) for seed, one in enumerate(answers)]
+        runs = [
+            task_scores.Score(one.mean(), "accuracy", 400, (seed, 0), one)
+            for seed, one in enumerate(answers)
+        ]
         shared, least = estimates.errors_over_items(runs)
         if shared == 0:
             break
@@ -132,11 +155,23 @@ def test_the_interval_of_an_average_covers_the_truth_as_often_as_it_says_and_p_a
 
 def test_tasks_of_one_seed_count_as_moving_together_and_heads_of_one_checkpoint_as_one_run():
     random, answers = np.random.default_rng(0), np.tile([100.0, 0.0], 5000)
-    shifts = random.normal(0, 3, 4)  # a seed moves all its tasks alike
-    sides = [[task_scores.Score(50 + x, "accuracy", 10**4, (k, 0), answers + x) for k, x in enumerate(lift * shifts)]
-             for lift in (1, 0)]  # fmt: skip
+    # a seed moves all its tasks alike
+    shifts = random.normal(0, 3, 4)
+    sides = [
+        [
+            task_scores.Score(50 + x, "accuracy", 10**4, (k, 0), answers + x)
+            for k, x in enumerate(lift * shifts)
+        ]
+        for lift in (1, 0)
+    ]
     one, nine = averaged([sides]), averaged([sides] * 9)
-    assert one.value == pytest.approx(nine.value) and nine.high - nine.low > 1.6 * np.std(shifts, ddof=1) / 2
+    assert (
+        one.value == pytest.approx(nine.value)
+        and nine.high - nine.low > 1.6 * np.std(shifts, ddof=1) / 2
+    )
     heads = averaged([[[replace(run, key=(42, run.key[0])) for run in side] for side in sides]])
     assert heads.seeds == 1 and heads.high - heads.low == pytest.approx(one.high - one.low)
-    assert averaged([sides, [[replace(run, key=(9, 9)) for run in side[:1]] for side in sides]]) is None
+    assert (
+        averaged([sides, [[replace(run, key=(9, 9)) for run in side[:1]] for side in sides]])
+        is None
+    )

@@ -17,7 +17,9 @@ from companion.statistics.trajectories import across_runs
 from companion.verdicts import attention, claims_and_measurements, outcomes
 
 
-@pytest.fixture(params=[pytest.param(150, id="few"), pytest.param(3000, id="many", marks=pytest.mark.nightly)])
+@pytest.fixture(
+    params=[pytest.param(150, id="few"), pytest.param(3000, id="many", marks=pytest.mark.nightly)]
+)
 def draws(request):
     return request.param
 
@@ -50,12 +52,14 @@ def test_the_variance_between_seeds_is_that_of_analysis_of_variance_without_item
 def test_interim_readings_with_o_brien_fleming_bounds_err_in_one_of_twenty(draws):
     random, analyses = np.random.default_rng(3), (10, 20)
     limits = seeds.bounds(analyses)
-    assert limits == pytest.approx((2.797, 1.977), abs=2e-3)  # their table for two equal looks
+    # their table for two equal looks
+    assert limits == pytest.approx((2.797, 1.977), abs=2e-3)
     sums = random.normal(size=(4 * draws, 20)).cumsum(axis=1)
     z = np.abs(sums[:, [9, 19]] / np.sqrt(analyses))
     crossed = (z > limits).any(axis=1).mean()
     assert 0.05 - slack(4 * draws) < crossed < 0.05 + slack(4 * draws)
-    assert (z > 1.96).any(axis=1).mean() > 0.06  # what looking twice without them does
+    # what looking twice without them does
+    assert (z > 1.96).any(axis=1).mean() > 0.06
     assert statistics.level_at((20,), 20) == pytest.approx(0.95)
     levels = [statistics.level_at(analyses, count) for count in analyses]
     assert levels == pytest.approx(2 * stats.norm.cdf([2.797, 1.977]) - 1, abs=2e-4)
@@ -74,32 +78,45 @@ def test_sign_flips_cover_a_symmetric_centre_whatever_its_law(draws, shape, monk
         inside += low <= 0 <= high
         widths.append((high - low) / 2 / (stats.t.isf(0.025, 11) * stats.sem(values)))
     assert inside / draws > 0.95 - slack(draws) - 0.01
-    assert 0.8 < np.mean(widths) < 1.15  # of Student's interval of the same values
-    assert seeds.sign_flip_interval(values, 0.99)[0] < low and high < seeds.sign_flip_interval(values, 0.99)[1]
-    assert seeds.sign_flip_interval([1, 2, 3, 4, 5]) == (-inf, inf), "five values have no interval of 95 %"
+    # of Student's interval of the same values
+    assert 0.8 < np.mean(widths) < 1.15
+    assert (
+        seeds.sign_flip_interval(values, 0.99)[0] < low
+        and high < seeds.sign_flip_interval(values, 0.99)[1]
+    )
+    assert seeds.sign_flip_interval([1, 2, 3, 4, 5]) == (-inf, inf), (
+        "five values have no interval of 95 %"
+    )
 
 
 def test_the_interval_of_a_median_is_read_off_its_quartiles_and_is_not_they(draws):
     random, inside, quartiles = np.random.default_rng(6), 0, 0
     for _ in range(draws):
-        low, middle, high = quantiles(random.normal(1, 0.1, 9), n=4)  # as the rounds of a cost record
+        # as the rounds of a cost record
+        low, middle, high = quantiles(random.normal(1, 0.1, 9), n=4)
         found = statistics.median_interval(low, middle, high, 9)
         inside, quartiles = inside + (found.low <= 1 <= found.high), quartiles + (low <= 1 <= high)
     assert found.error.parts == ((pytest.approx(np.sqrt(np.pi / 2) * (high - low) / 1.349 / 3), 8),)
     assert 0.95 - slack(draws) < inside / draws
-    assert quartiles < inside  # what is taken for an interval when quartiles are
+    # what is taken for an interval when quartiles are
+    assert quartiles < inside
 
 
 def test_a_correlation_over_runs_is_not_made_by_what_algorithms_and_seeds_share(draws):
     random, alarms, careless = np.random.default_rng(7), 0, 0
     algorithms, seeds = np.repeat(range(6), 3), np.tile(range(3), 6)
     for _ in range(draws):
-        x, y = (random.normal(size=6)[algorithms] * 2 + random.normal(size=3)[seeds] * 2 + random.normal(size=18)
-                for _ in "xy")  # fmt: skip
+        x, y = (
+            random.normal(size=6)[algorithms] * 2
+            + random.normal(size=3)[seeds] * 2
+            + random.normal(size=18)
+            for _ in "xy"
+        )
         both, one = across_runs(x, y, [algorithms, seeds]), across_runs(x, y, [algorithms])
         alarms, careless = alarms + (both.low * both.high > 0), careless + (one.low * one.high > 0)
     assert alarms / draws < 0.05 + slack(draws)
-    assert careless / draws > 0.1  # seeds that all algorithms share make one
+    # seeds that all algorithms share make one
+    assert careless / draws > 0.1
 
 
 def test_a_layer_where_high_beats_one_of_three_rivals_is_seldom_called_one_of_its_first_two(draws):
@@ -107,17 +124,21 @@ def test_a_layer_where_high_beats_one_of_three_rivals_is_seldom_called_one_of_it
     claim, random = claims_and_measurements.claims()["gtd-top-two"], np.random.default_rng(8)
     found, inside = [], 0
     for _ in range(draws):
-        levels = random.normal(0, 1, (4, 5)) + [[0.0], [0.0], [0.0], [-9.0]]  # High, three rivals; five seeds
+        # High, three rivals; five seeds
+        levels = random.normal(0, 1, (4, 5)) + [[0.0], [0.0], [0.0], [-9.0]]
         gaps = [dict(enumerate(levels[0] - rival)) for rival in levels[1:]]
         row = attention._second_lead("narrow", "mini-narrow", "", gaps, ())
         found.append(outcomes.decide(claim, [row]))
         inside += row.low <= 0 <= row.high
     assert found.count(outcomes.SUPPORTED) / draws < 0.05 + slack(draws)
-    assert 0.95 - slack(draws) < inside / draws < 1  # three bounds at once are conservative, not without end
+    # three bounds at once are conservative, not without end
+    assert 0.95 - slack(draws) < inside / draws < 1
 
 
 def test_a_correlation_over_one_half_in_the_wrong_direction_is_no_support(draws):
-    """GTD and perplexity: r is below -0.5 by the paper; at that bound one in forty is called support, at +0.65 none."""
+    """GTD and perplexity: r is below -0.5 by the paper; at that bound one in forty is called
+    support, at +0.65 none.
+    """
     claim, random = claims_and_measurements.claims()["gtd-perplexity"], np.random.default_rng(10)
 
     def outcome(r):
@@ -127,7 +148,9 @@ def test_a_correlation_over_one_half_in_the_wrong_direction_is_no_support(draws)
 
     bound, opposite = ([outcome(r) for _ in range(draws)] for r in (-0.5, 0.65))
     assert bound.count(outcomes.SUPPORTED) / draws < 0.025 + slack(draws, 0.025)
-    assert outcomes.SUPPORTED not in opposite and opposite.count(outcomes.CONTRADICTED) > 0.9 * draws
+    assert (
+        outcomes.SUPPORTED not in opposite and opposite.count(outcomes.CONTRADICTED) > 0.9 * draws
+    )
 
 
 @pytest.mark.parametrize("samples", [8, 100])
@@ -136,7 +159,10 @@ def test_a_mean_over_samples_and_a_ratio_of_sums_cover(draws, samples):
     for _ in range(draws):
         sizes = random.integers(20, 60, samples)
         values = random.normal(3, 1, samples)
-        found, over = statistics.over_samples(values), statistics.over_samples(values * sizes, sizes)
+        found, over = (
+            statistics.over_samples(values),
+            statistics.over_samples(values * sizes, sizes),
+        )
         ends = stats.t.interval(0.95, samples - 1, found.value, stats.sem(values))
         assert (found.low, found.high) == pytest.approx(ends)
         assert (found.seeds, found.items) == (1, samples)
@@ -145,7 +171,8 @@ def test_a_mean_over_samples_and_a_ratio_of_sums_cover(draws, samples):
     assert even.half_width < 0.02, "a long sequence has more nats and more tokens"
     assert 0.95 - slack(draws) < mean / draws < 0.95 + slack(draws)
     assert ratio / draws < 0.95 + slack(draws)
-    assert ratio / draws > 0.95 - slack(draws) - 0.02 * (samples < 20)  # of a ratio the closed form is for many
+    # of a ratio the closed form is for many
+    assert ratio / draws > 0.95 - slack(draws) - 0.02 * (samples < 20)
 
 
 def test_perplexities_are_compared_on_the_log_scale(draws):
@@ -155,11 +182,15 @@ def test_perplexities_are_compared_on_the_log_scale(draws):
     for _ in range(draws):
         levels = random.normal(3, 1, 3)
         runs = [
-            {"name": f"{name}-{seed}", "stage": "pretrain", "metrics": {"wikitext": {"perplexity": perplexity}},
-             "parameters": {"model": "mini-narrow", "algorithm": name, "seed": seed}}
+            {
+                "name": f"{name}-{seed}",
+                "stage": "pretrain",
+                "metrics": {"wikitext": {"perplexity": perplexity}},
+                "parameters": {"model": "mini-narrow", "algorithm": name, "seed": seed},
+            }
             for name, factor in (("high", 0.9), ("entropy_reg", 1.0))
             for seed, perplexity in enumerate(factor * np.exp(levels + random.normal(0, 0.02, 3)))
-        ]  # fmt: skip
+        ]
         (row,) = outcomes.measurements(claim, verdicts.Studies({"narrow": runs}, paper))
         inside += row.low <= log(0.9) <= row.high
     assert 0.95 - slack(draws) < inside / draws < 0.95 + slack(draws)

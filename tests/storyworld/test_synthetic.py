@@ -27,7 +27,10 @@ PUBLIC = {
     ("rajpurkar/squad", "plain_text"): dict.fromkeys(("id", "title", "context", "question"), TEXT)
     | {"answers": "struct<text: list<element: string>, answer_start: list<element: int64>>"},
     ("Rowan/hellaswag", "default"): {"ind": WHOLE, "endings": OPTIONS}
-    | dict.fromkeys(["activity_label", "ctx_a", "ctx_b", "ctx", "source_id", "split", "split_type", "label"], TEXT),
+    | dict.fromkeys(
+        ["activity_label", "ctx_a", "ctx_b", "ctx", "source_id", "split", "split_type", "label"],
+        TEXT,
+    ),
     ("ehovy/race", "middle"): dict.fromkeys(("example_id", "article", "answer", "question"), TEXT)
     | {"options": OPTIONS},
     ("google/boolq", "default"): {"question": TEXT, "answer": "bool", "passage": TEXT},
@@ -48,7 +51,10 @@ def folder(tmp_path_factory):
 def tables(folder):
     """Return every split: (data set, configuration, split) -> table."""
     found = sorted(folder.glob("*/*/*/*.parquet"))
-    return {("/".join(f.parts[-4:-2]), f.parts[-2], f.stem.split("-")[0]): pq.read_table(f) for f in found}
+    return {
+        ("/".join(f.parts[-4:-2]), f.parts[-2], f.stem.split("-")[0]): pq.read_table(f)
+        for f in found
+    }
 
 
 def texts(value):
@@ -79,7 +85,9 @@ def test_columns_types_splits_and_sizes_are_the_public_ones_and_hops(tables):
 
 def test_manifest_knows_every_file_by_rows_bytes_and_digest(folder, tables):
     manifest = json.loads((folder / "manifest.json").read_text())
-    entries = {(d, c, s): e for d, cs in manifest.items() for c, ss in cs.items() for s, e in ss.items()}
+    entries = {
+        (d, c, s): e for d, cs in manifest.items() for c, ss in cs.items() for s, e in ss.items()
+    }
     assert entries.keys() == tables.keys()
     for (dataset, config, split), entry in entries.items():
         data = (folder / dataset / config / f"{split}-00000-of-00001.parquet").read_bytes()
@@ -88,12 +96,16 @@ def test_manifest_knows_every_file_by_rows_bytes_and_digest(folder, tables):
     assert not [f for f in folder.rglob("*") if f.name.startswith(".")]
 
 
-def test_hops_are_one_to_four_in_inferential_tasks_and_zero_elsewhere_and_labels_balanced_within_each(tables):
+def test_hops_are_one_to_four_in_inferential_tasks_and_zero_elsewhere_and_labels_balanced_within_each(
+    tables,
+):
     for (dataset, config, split), table in tables.items():
         if "hops" in table.column_names:
             hops = table["hops"].to_pylist()
             counts = [Counter(hops)]
-            assert set(hops) == ({1, 2, 3, 4} if config in INFERENTIAL or dataset == "google/boolq" else {0}), config
+            assert set(hops) == (
+                {1, 2, 3, 4} if config in INFERENTIAL or dataset == "google/boolq" else {0}
+            ), config
             if dataset == "nyu-mll/glue" and split == "train" and config != "stsb":
                 assert table.column_names[-3:] == ["label", "idx", "hops"], config
                 counts.append(Counter(zip(hops, table["label"].to_pylist())))
@@ -103,9 +115,19 @@ def test_hops_are_one_to_four_in_inferential_tasks_and_zero_elsewhere_and_labels
 
 def test_no_story_is_in_two_splits(tables):
     for dataset, config in PUBLIC:
-        name = {"rajpurkar/squad": "context", "ehovy/race": "article", "google/boolq": "passage"}.get(dataset, "text")
-        name = {"mnli": "premise", "qnli": "sentence", "rte": "sentence1", "wnli": "sentence1"}.get(config, name)
-        splits = [t for (d, c, _), t in tables.items() if (d, c) == (dataset, config) and name in t.column_names]
+        name = {
+            "rajpurkar/squad": "context",
+            "ehovy/race": "article",
+            "google/boolq": "passage",
+        }.get(dataset, "text")
+        name = {"mnli": "premise", "qnli": "sentence", "rte": "sentence1", "wnli": "sentence1"}.get(
+            config, name
+        )
+        splits = [
+            t
+            for (d, c, _), t in tables.items()
+            if (d, c) == (dataset, config) and name in t.column_names
+        ]
         seen = [set(t[name].to_pylist()) for t in splits if dataset != "Salesforce/wikitext"]
         assert sum(map(len, seen)) == len(set().union(*seen)), config
 
@@ -128,7 +150,8 @@ def test_stories_have_a_dozen_sentences_and_words_as_unequal_as_in_natural_text(
     ranks = np.arange(10, 1000)
     slope = np.polyfit(np.log(ranks), np.log(frequencies[ranks - 1]), 1)[0]
     assert 2000 < len(counts) < 5000
-    assert -1.3 < slope < -0.7  # Zipf's law says -1
+    # Zipf's law says -1
+    assert -1.3 < slope < -0.7
 
 
 def test_every_text_is_well_formed_and_its_sentences_begin_with_a_capital_and_end_in_a_mark(tables):
@@ -144,7 +167,10 @@ def test_every_text_is_well_formed_and_its_sentences_begin_with_a_capital_and_en
         for text in (t for name in prose for t in table[name].to_pylist()):
             if dataset not in ("google/boolq", "Rowan/hellaswag"):
                 *parts, end = re.split(r"[.?] ?", text)
-                assert end == "" and all(re.fullmatch(r"[A-Z].*[^ .?]", part) for part in parts), (config, text)
+                assert end == "" and all(re.fullmatch(r"[A-Z].*[^ .?]", part) for part in parts), (
+                    config,
+                    text,
+                )
 
 
 def test_story_and_question_fit_into_128_tokens(tables):
@@ -168,13 +194,25 @@ def test_wikitext_alternates_headings_and_stories_and_sets_tokens_apart(tables):
     assert not any(re.search(r"\w[.,]", line) for line in apart)
 
 
-@pytest.mark.parametrize(("form", "words"), [
-    (lexicon.article, "apple: an apple, baker: a baker, uniform: a uniform, umpire: an umpire, honest: an honest"),
-    (lexicon.article, "harp: a harp, old: an old"),
-    (lexicon.third, "carry: carries, play: plays, drop: drops, wash: washes, move: moves, march: marches"),
-    (lexicon.past, "carry: carried, play: played, drop: dropped, wash: washed, move: moved, march: marched"),
-    (lexicon.plural, "box: boxes, puppy: puppies, donkey: donkeys, mouse: mice, piano: pianos"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        (
+            lexicon.article,
+            "apple: an apple, baker: a baker, uniform: a uniform, umpire: an umpire, honest: an honest",
+        ),
+        (lexicon.article, "harp: a harp, old: an old"),
+        (
+            lexicon.third,
+            "carry: carries, play: plays, drop: drops, wash: washes, move: moves, march: marches",
+        ),
+        (
+            lexicon.past,
+            "carry: carried, play: played, drop: dropped, wash: washed, move: moved, march: marched",
+        ),
+        (lexicon.plural, "box: boxes, puppy: puppies, donkey: donkeys, mouse: mice, piano: pianos"),
+    ],
+)
 def test_articles_follow_the_sound_and_verbs_and_nouns_are_inflected(form, words):
     for word, expected in (pair.split(": ") for pair in words.split(", ")):
         assert form(word) == expected

@@ -34,7 +34,9 @@ def test_verdicts_and_answers_are_what_a_reader_finds_by_exactly_its_hops(seed):
         assert story_reader.verdict(row["premise"], row["hypothesis"]) == truth, row
     for row in rows("nyu-mll/glue", "rte", seed):
         found = story_reader.verdict(row["sentence1"], row["sentence2"])
-        assert found in ([{}, {"false": row["hops"]}] if row["label"] else [{"true": row["hops"]}]), row
+        assert found in (
+            [{}, {"false": row["hops"]}] if row["label"] else [{"true": row["hops"]}]
+        ), row
 
 
 def test_every_option_of_race_is_of_one_kind_and_the_answer_is_what_a_reader_finds(seed):
@@ -45,11 +47,15 @@ def test_every_option_of_race_is_of_one_kind_and_the_answer_is_what_a_reader_fin
         assert len(known) == 4 * row["hops"]
         mentions = Counter(re.findall(r"\w+", row["article"]))
         assert {mentions[bare(option)] for option in row["options"]} == {1}
-        roles = [{(f[0], f.index(bare(o))) for f in known if bare(o) in f[1:]} for o in row["options"]]
+        roles = [
+            {(f[0], f.index(bare(o))) for f in known if bare(o) in f[1:]} for o in row["options"]
+        ]
         assert set.intersection(*roles), row
 
 
-def test_the_span_of_squad_answers_it_and_starts_where_it_says_and_qnli_texts_answer_or_do_not(seed):
+def test_the_span_of_squad_answers_it_and_starts_where_it_says_and_qnli_texts_answer_or_do_not(
+    seed,
+):
     for row in rows("rajpurkar/squad", "plain_text", seed):
         (text,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
         assert row["context"][start : start + len(text)] == text
@@ -75,17 +81,22 @@ def test_wnli_pronouns_stand_for_the_one_whom_the_facts_describe(seed):
 def test_pairs_are_equivalent_or_duplicates_exactly_if_they_state_or_ask_the_same(seed):
     for row in rows("nyu-mll/glue", "mrpc", seed):
         halves = [re.split(",? and |, while ", row[name]) for name in ("sentence1", "sentence2")]
-        one, two = (story_reader.facts(". ".join(s[0].upper() + s[1:] for s in half)) for half in halves)
+        one, two = (
+            story_reader.facts(". ".join(s[0].upper() + s[1:] for s in half)) for half in halves
+        )
         assert len(one) == len(two) == 2 and (one == two) == (row["label"] == 1), row
     for row in rows("nyu-mll/glue", "qqp", seed):
-        one, two = (meaning(story_reader.asked(row[name])[0]) for name in ("question1", "question2"))
+        one, two = (
+            meaning(story_reader.asked(row[name])[0]) for name in ("question1", "question2")
+        )
         assert (one == two) == (row["label"] == 1), row
 
 
 def meaning(description):
     """Return a description as nested relations: ("own", backwards, ...) down to a name."""
     for pattern, relation, inner, backwards in story_reader.DESCRIPTIONS:
-        pattern = pattern.replace(r"(.+)'s", r"(\w+(?:'s \w+)*)'s")  # only upon names
+        # only upon names
+        pattern = pattern.replace(r"(.+)'s", r"(\w+(?:'s \w+)*)'s")
         if match := re.fullmatch(pattern, description):
             named = story_reader.stem(match[relation]) if isinstance(relation, int) else relation
             return named, backwards, meaning(match[inner])
@@ -93,7 +104,9 @@ def meaning(description):
 
 
 def test_stsb_scores_count_the_parts_that_two_sentences_share(seed):
-    verb = re.compile(r" was (\w+ed) by |^(?:On \w+, |In \w+, |It was )?[A-Z]\w+ (?:who )?(\w+ed) the ")
+    verb = re.compile(
+        r" was (\w+ed) by |^(?:On \w+, |In \w+, |It was )?[A-Z]\w+ (?:who )?(\w+ed) the "
+    )
     for row in rows("nyu-mll/glue", "stsb", seed):
         parts = []
         for text in (row["sentence1"], row["sentence2"]):
@@ -110,16 +123,25 @@ def test_sst2_moods_are_good_or_bad_as_the_label_says(seed):
     denied = r"not|anything but|Nobody|no longer|never|Far from|hardly"
     for row in rows("nyu-mll/glue", "sst2", seed):
         words = set(re.findall(r"\w+", row["sentence"]))
-        good, bad = bool(words & set(lexicon.WORDS["good"])), bool(words & set(lexicon.WORDS["bad"]))
+        good, bad = (
+            bool(words & set(lexicon.WORDS["good"])),
+            bool(words & set(lexicon.WORDS["bad"])),
+        )
         assert good != bad
         assert row["label"] == int(good != bool(re.search(denied, row["sentence"]))), row
 
 
 def test_cola_sentences_are_the_stories_own_exactly_if_acceptable(seed):
-    """A moved article stands before nothing that it can go with; a spoilt verb disagrees with its noun."""
-    loose = r"\b(the|an?) (?:of|in|is|was|to|that|by|near|with|and|could|whose|who|were|had|at|about)\b"
+    """A moved article stands before nothing that it can go with; a spoilt verb disagrees with its
+    noun.
+    """
+    loose = (
+        r"\b(the|an?) (?:of|in|is|was|to|that|by|near|with|and|could|whose|who|were|had|at|about)\b"
+    )
     trait = "|".join(lexicon.WORDS["trait"])
-    present = rf"The (?:{trait}) (\w+)(?: (?:near|behind) the \w+)? ((?!\w+ed )[a-z]+) (?:\w+ )?the \w+\."
+    present = (
+        rf"The (?:{trait}) (\w+)(?: (?:near|behind) the \w+)? ((?!\w+ed )[a-z]+) (?:\w+ )?the \w+\."
+    )
     spoilt = 0
     for row in rows("nyu-mll/glue", "cola", seed):
         text = row["sentence"]
@@ -141,7 +163,10 @@ def test_hellaswag_endings_are_steps_of_one_activity_and_the_right_one_is_next(s
     titles = {name: shape(name) for name in STEPS}
     for row in rows("Rowan/hellaswag", "default", seed):
         (name,) = [n for n, title in titles.items() if title.fullmatch(row["activity_label"])]
-        order = [next(i for i, s in enumerate(STEPS[name]) if shape(s).fullmatch(e)) for e in row["endings"]]
+        order = [
+            next(i for i, s in enumerate(STEPS[name]) if shape(s).fullmatch(e))
+            for e in row["endings"]
+        ]
         last = re.split(r"(?:^|\. )\w+ ", row["ctx_a"])[-1]
         told = next(i for i, s in enumerate(STEPS[name]) if shape(s).fullmatch(last))
         assert order[int(row["label"])] == told + 1
@@ -151,9 +176,16 @@ def test_hellaswag_endings_are_steps_of_one_activity_and_the_right_one_is_next(s
 
 def test_the_reader_itself_answers_a_story_worked_by_hand():
     story = "Anna's brother is Tom. The drum belongs to Tom. The drum is kept in Belmere. Ben owns the lamp."
-    known = {("brother", "Anna", "Tom"), ("own", "Tom", "drum"), ("at", "drum", "Belmere"), ("own", "Ben", "lamp")}
+    known = {
+        ("brother", "Anna", "Tom"),
+        ("own", "Tom", "drum"),
+        ("at", "drum", "Belmere"),
+        ("own", "Ben", "lamp"),
+    }
     assert story_reader.facts(story) == known
-    assert story_reader.answer(story, "In which town is the thing owned by Anna's brother?") == {"Belmere": 3}
+    assert story_reader.answer(story, "In which town is the thing owned by Anna's brother?") == {
+        "Belmere": 3
+    }
     assert story_reader.answer(story, "Where is the lamp?") == {}
     assert story_reader.verdict(story, "The owner of the drum is Ben.") == {}
     assert story_reader.verdict(story, "Ben owns the drum.") == {"false": 1}

@@ -1,4 +1,6 @@
-"""What a reader sees of a cell and a table: digits, signs and notes, Markdown, CSV and LaTeX, why a cell is empty."""
+"""What a reader sees of a cell and a table: digits, signs and notes, Markdown, CSV and LaTeX, why a
+cell is empty.
+"""
 
 import re
 import shutil
@@ -19,22 +21,39 @@ from companion.tables.cells import Cell, decimal, digits, effect
 from companion.tables.render import Table
 
 
-@pytest.mark.parametrize(("value", "half", "text"), [
-    (0.85608868, 0.00000003, "0.8561 ± <0.0001"), (0.85608868, 0.00031, "0.8561 ± 0.0003"),
-    (0.0, 0.0004, "0.000 ± <0.001"), (154.1512, 0.0004, "154.15 ± <0.01"),
-    (54.321, 7.494, "54.32 ± 7.49"), (54.321, 0.0123, "54.32 ± 0.01"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "half", "text"),
+    [
+        (0.85608868, 0.00000003, "0.8561 ± <0.0001"),
+        (0.85608868, 0.00031, "0.8561 ± 0.0003"),
+        (0.0, 0.0004, "0.000 ± <0.001"),
+        (154.1512, 0.0004, "154.15 ± <0.01"),
+        (54.321, 7.494, "54.32 ± 7.49"),
+        (54.321, 0.0123, "54.32 ± 0.01"),
+    ],
+)
 def test_a_number_has_four_significant_digits_and_the_csv_more(value, half, text):
     ours = Estimate(value, value - half, value + half, 1, 9)
-    one = Table(4, {"GTD": "GTD"}, {("mini",): ("BERT-Mini",)}, {(("mini",), "GTD"): Cell(ours=ours)})
+    one = Table(
+        4, {"GTD": "GTD"}, {("mini",): ("BERT-Mini",)}, {(("mini",), "GTD"): Cell(ours=ours)}
+    )
     assert Cell(ours=ours).number() == text
-    assert f"| {text} | 1×9 |" in examples.narrow(one.to_markdown()) and f",{value:.6g}," in one.to_csv()
+    assert (
+        f"| {text} | 1×9 |" in examples.narrow(one.to_markdown())
+        and f",{value:.6g}," in one.to_csv()
+    )
     assert text.split("± ")[1].replace("<", "$<$") in one.to_latex()
 
 
 @pytest.mark.parametrize(
     ("ends", "expected"),
-    [((-0.001, 0.066), 3), ((0.0, 0.0), 2), ((0.0004, 0.07), 4), ((1e-9, 1.0), 4), ((np.nan,) * 2, 2)],
+    [
+        ((-0.001, 0.066), 3),
+        ((0.0, 0.0), 2),
+        ((0.0004, 0.07), 4),
+        ((1e-9, 1.0), 4),
+        ((np.nan,) * 2, 2),
+    ],
 )
 def test_an_end_that_is_not_zero_is_not_shown_as_zero_in_two_more_digits(ends, expected):
     assert digits(2, *ends) == expected
@@ -50,7 +69,11 @@ def test_a_number_that_rounds_to_zero_has_no_sign(value):
 
 @pytest.mark.parametrize("number", sorted(tables.TABLES))
 def test_a_cell_that_holds_nothing_says_why_and_a_dash_is_explained(number):
-    runs = [examples.finetune(tasks=("race",)), examples.pretrain("small"), examples.decoder("gpt2-mini")]
+    runs = [
+        examples.finetune(tasks=("race",)),
+        examples.pretrain("small"),
+        examples.decoder("gpt2-mini"),
+    ]
     bare = tables.table(number, runs)
     for place, cell in bare.cells.items():
         assert cell.ours is not None or cell.reason or cell.published, place
@@ -61,19 +84,40 @@ def test_a_cell_that_holds_nothing_says_why_and_a_dash_is_explained(number):
     assert ("–" in explained) == any(not cell.published for cell in bare.of_models.values())
 
 
-def test_a_table_has_a_line_per_number_and_rows_without_a_run_are_counted_and_printed_on_demand(tmp_path):
-    runs = [examples.finetune("mini", name, seed, ("race",)) for name in ("original", "high") for seed in (42, 43)]
+def test_a_table_has_a_line_per_number_and_rows_without_a_run_are_counted_and_printed_on_demand(
+    tmp_path,
+):
+    runs = [
+        examples.finetune("mini", name, seed, ("race",))
+        for name in ("original", "high")
+        for seed in (42, 43)
+    ]
     whole = tables.table(2, runs)
     frame = whole.with_runs().frame()
-    assert [*frame] == ["Model", "Task", "Paper", "Ours", "Ours − Original", "n", "majority or chance"]
+    assert [*frame] == [
+        "Model",
+        "Task",
+        "Paper",
+        "Ours",
+        "Ours − Original",
+        "n",
+        "majority or chance",
+    ]
     gap = whole.cells[("mini", "high"), "RACE_Middle"].difference
     said = f"{gap.value:+.2f} [{gap.low:.2f}, {gap.high:.2f}]".replace("-", "−")
     assert frame["Ours − Original"].str.strip("*").tolist() == ["·", said]
     assert frame.iloc[0, 5:].tolist() == ["2×300", "52.00"], "the guess stands beside each line"
-    lines = [line for line in whole.with_runs().to_latex().splitlines() if line.count("&") == frame.shape[1] - 2]
+    lines = [
+        line
+        for line in whole.with_runs().to_latex().splitlines()
+        if line.count("&") == frame.shape[1] - 2
+    ]
     assert len(lines) == 3, "a model's name has a line of its own"
     bare = [cell for cell in whole.of_models.values() if cell.ours is None]
-    short, every = (tables.write(2, runs, tmp_path / str(all_), ["md"], every=all_)[0].read_text() for all_ in (0, 1))
+    short, every = (
+        tables.write(2, runs, tmp_path / str(all_), ["md"], every=all_)[0].read_text()
+        for all_ in (0, 1)
+    )
     rows = [sum(line.startswith("| ") for line in text.splitlines()) for text in (short, every)]
     (counted,) = [note for note in whole.with_runs().notes() if "--all" in note]
     assert str(rows[1] - rows[0]) == str(len(bare)) == numbers_in(counted)[0]
@@ -81,16 +125,18 @@ def test_a_table_has_a_line_per_number_and_rows_without_a_run_are_counted_and_pr
     assert "BERT-Medium, ElemMul " in every and "BERT-Medium" not in short and "public" not in short
 
 
+# the measures of the ACL style
 ACL_PAGE = r"""\documentclass[11pt]{article}
 \usepackage{times}\usepackage[T1]{fontenc}
 \usepackage[a4paper,margin=2.5cm]{geometry}\setlength\columnsep{0.6cm}\flushbottom\twocolumn\sloppy
 \usepackage[font={footnotesize}]{caption}\usepackage{natbib}\usepackage[breaklinks]{hyperref}
 \usepackage{array,booktabs,graphicx}
 \begin{document}x
-"""  # the measures of the ACL style
+"""
+# of a table before it is fitted to the page
 MEASURE = r"""\let\fit\resizebox
 \renewcommand\resizebox[3]{\sbox0{#3}\typeout{width \the\wd0 of \the\linewidth}\fit{#1}{#2}{#3}}
-"""  # of a table before it is fitted to the page
+"""
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here")
@@ -98,7 +144,9 @@ def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(tmp_
     records = examples.study(("mini", "small-quarter"), ("original", "high", "low"), (42, 43))
     for number in tables.TABLES:
         tables.write(number, records, tmp_path, formats=("tex",))
-    verdicts.write(verdicts.verdicts(verdicts.Studies({"smoke": records}, numbers.load())), tmp_path, ["tex"])
+    verdicts.write(
+        verdicts.verdicts(verdicts.Studies({"smoke": records}, numbers.load())), tmp_path, ["tex"]
+    )
     names = [*(f"table{number}" for number in tables.TABLES), "claims"]
     inputs = MEASURE + "\n".join(rf"\input{{{name}}}" for name in names)
     (tmp_path / "page.tex").write_text(f"{ACL_PAGE}{inputs}\n\\end{{document}}\n", encoding="utf-8")
@@ -111,12 +159,19 @@ def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(tmp_
     assert max(float(own) / float(page) for own, page in widths) < 1.25, "too small to read"
 
 
-@pytest.mark.parametrize(("r", "seeds", "printed", "flags"), [
-    ((0.65, 0.1, 0.9), 18, "-0.97", ("opposite sign",)), ((0.65, 0.1, 0.9), 18, "0.97", ()),
-    ((-0.03, -0.82, 0.80), 6, "0.74", ()),
-    ((0.65, 0.1, 0.9), 2, "-0.97", ("says nothing",)), ((0.65, -1.0, 1.0), 18, "0.97", ("says nothing",)),
-])  # fmt: skip
-def test_a_correlation_of_too_few_runs_and_one_of_the_opposite_sign_are_marked(r, seeds, printed, flags):
+@pytest.mark.parametrize(
+    ("r", "seeds", "printed", "flags"),
+    [
+        ((0.65, 0.1, 0.9), 18, "-0.97", ("opposite sign",)),
+        ((0.65, 0.1, 0.9), 18, "0.97", ()),
+        ((-0.03, -0.82, 0.80), 6, "0.74", ()),
+        ((0.65, 0.1, 0.9), 2, "-0.97", ("says nothing",)),
+        ((0.65, -1.0, 1.0), 18, "0.97", ("says nothing",)),
+    ],
+)
+def test_a_correlation_of_too_few_runs_and_one_of_the_opposite_sign_are_marked(
+    r, seeds, printed, flags
+):
     assert scores._flags(Estimate(*r, seeds), printed) == flags
 
 
@@ -125,12 +180,18 @@ def points(score, gtd=(0.1, 0.2, 0.3, 0.4), steps=(0, 1, 2, 3)):
     return frame.assign(algorithm="high", run="one", seed=42)
 
 
-@pytest.mark.parametrize(("frame", "lacks"), [
-    (points([50.0] * 4), "the score never"), (points([50.0, 55.0, 60.0, 70.0], gtd=(0.1,) * 4), "the GTD never"),
-    (points([50.0, 50.0, 60.0, 70.0], gtd=(0.1, 0.1, 0.2, 0.3)), "4 different points a run"),
-    (points([50.0, 55.0, 60.0, 70.0], steps=(None,) * 4)[:3], "4 runs that share an algorithm"),
-])  # fmt: skip
-def test_a_correlation_that_is_none_is_undefined_in_the_figure_and_says_why_in_the_table(frame, lacks, monkeypatch):
+@pytest.mark.parametrize(
+    ("frame", "lacks"),
+    [
+        (points([50.0] * 4), "the score never"),
+        (points([50.0, 55.0, 60.0, 70.0], gtd=(0.1,) * 4), "the GTD never"),
+        (points([50.0, 50.0, 60.0, 70.0], gtd=(0.1, 0.1, 0.2, 0.3)), "4 different points a run"),
+        (points([50.0, 55.0, 60.0, 70.0], steps=(None,) * 4)[:3], "4 runs that share an algorithm"),
+    ],
+)
+def test_a_correlation_that_is_none_is_undefined_in_the_figure_and_says_why_in_the_table(
+    frame, lacks, monkeypatch
+):
     head = correlations.heading(correlations.correlation(frame), "SST2", 0.9)
     assert "SST2" in head and "undefined" in head
     monkeypatch.setattr(trajectories, "checkpoints", lambda *_: frame)

@@ -1,4 +1,6 @@
-"""Every difference from the paper's training configuration is named, and nothing where there is none."""
+"""Every difference from the paper's training configuration is named, and nothing where there is
+none.
+"""
 
 from types import SimpleNamespace
 
@@ -10,14 +12,20 @@ from companion.setup.studies import TRACKED, StudyError, load_study
 from companion.training import departures
 
 WHOLE = SimpleNamespace(splits=[{"dataset": "Salesforce/wikitext", "complete": True}])
-SMALLER = {"Salesforce/wikitext:wikitext-2-v1": 1.0, "bookcorpus/bookcorpus": 1.0, "Skylion007/openwebtext": 1.0}
+SMALLER = {
+    "Salesforce/wikitext:wikitext-2-v1": 1.0,
+    "bookcorpus/bookcorpus": 1.0,
+    "Skylion007/openwebtext": 1.0,
+}
 TEXTS = departures.PAPER_TEXTS
 PART = SimpleNamespace(splits=[{"dataset": "saobp/stories", "complete": True}])
 
 
 def told(found, **of):
     """Matter -> (ours, paper), of the entries with the given part, model or task."""
-    return {one["matter"]: (one["ours"], one["paper"]) for one in found if of.items() <= one.items()}
+    return {
+        one["matter"]: (one["ours"], one["paper"]) for one in found if of.items() <= one.items()
+    }
 
 
 @pytest.mark.parametrize("size", ["mini", "small", "medium"])
@@ -25,8 +33,9 @@ def test_the_paper_study_departs_in_nothing_but_what_the_paper_leaves_open(size)
     found = told(departures.departures(load_study("paper"), size, WHOLE, "high", 42))
     assert found == {
         "weights of the texts": ("0.012 : 0.107 : 0.881", None),
-        "precision": ("auto", None), "sequences per batch": (256, None),
-    }  # fmt: skip
+        "precision": ("auto", None),
+        "sequences per batch": (256, None),
+    }
     study = load_study("paper")
     assert study.seeds == [42] and study.decoder_recipe(size).steps == study.recipe(size).steps
 
@@ -34,7 +43,12 @@ def test_the_paper_study_departs_in_nothing_but_what_the_paper_leaves_open(size)
 @pytest.mark.parametrize(
     ("changes", "algorithm", "seed", "said"),
     [
-        ({"corpus": {"bookcorpus/bookcorpus": 1}}, "high", 42, ("text", "bookcorpus/bookcorpus", TEXTS)),
+        (
+            {"corpus": {"bookcorpus/bookcorpus": 1}},
+            "high",
+            42,
+            ("text", "bookcorpus/bookcorpus", TEXTS),
+        ),
         ({"corpus": SMALLER}, "high", 42, ("text", ", ".join(SMALLER), TEXTS)),
         ({"pretrain": {"limit_tokens": 1000}}, "high", 42, ("tokens of text", 1000, "all")),
         ({"strengths": {"mini": 0.5}}, "high", 42, ("strength", 0.5, 0.2)),
@@ -43,7 +57,7 @@ def test_the_paper_study_departs_in_nothing_but_what_the_paper_leaves_open(size)
         ({"pretrain": {"penalty": 0.5}}, "entropy_reg", 42, ("penalty coefficient", 0.5, None)),
         ({}, "eigen_reg", 42, ("Eigen-Reg", "reconstructed after Bao et al. 2024", None)),
     ],
-)  # fmt: skip
+)
 def test_each_change_of_the_paper_study_is_named_and_nothing_else(changes, algorithm, seed, said):
     study = load_study("paper")
     for key, value in changes.items():
@@ -63,7 +77,11 @@ def again(record):
     """What the code says today of the run of a tracked record."""
     given, measured = record["parameters"], record["metrics"]
     if record["stage"] == "attention":
-        (length,) = [one["ours"] for one in record["departures"] if one["matter"] == "tokens per sample at most"]
+        (length,) = [
+            one["ours"]
+            for one in record["departures"]
+            if one["matter"] == "tokens per sample at most"
+        ]
         lost = sum(one["ours"] for one in record["departures"] if one["matter"] == "items too long")
         return departures.attention(measured["samples"], length, given["task"], lost)
     if record["stage"] == "alternations":
@@ -80,34 +98,54 @@ def again(record):
         return departures.finetuning(study.finetune, study.pretrain.length, measured["tasks"])
     if record["stage"] == "cost":
         plan = study.cost
-        return departures.cost(given["model"], plan.batch, plan.length, plan.rounds, plan.vocabulary)
+        return departures.cost(
+            given["model"], plan.batch, plan.length, plan.rounds, plan.vocabulary
+        )
     return departures.beyond(study, text)
 
 
 AGAIN = ("attention", "alternations", "pretrain", "decoder", "finetune", "cost", "beyond")
-BY_HAND = {"encoder", "precision of attention at strength 0"}  # told of some runs of `narrow`
+# told of some runs of `narrow`
+BY_HAND = {"encoder", "precision of attention at strength 0"}
 
 
 @pytest.mark.parametrize("study", TRACKED)
 def test_tracked_records_say_what_the_code_says_and_no_training_departs_in_nothing(study):
     for record in tracked.study(study):
         found = record["departures"]
-        if record["stage"] in AGAIN and (study, record["stage"]) != ("narrow", "decoder"):  # whose recipe said less
+        # whose recipe said less
+        if record["stage"] in AGAIN and (study, record["stage"]) != ("narrow", "decoder"):
             made = again(record)
             assert all(one in found for one in made)
             assert {one["matter"] for one in found if one not in made} <= BY_HAND
-        assert not [one for one in found if one["matter"].endswith(" split") and one["paper"]], "the paper names none"
+        assert not [one for one in found if one["matter"].endswith(" split") and one["paper"]], (
+            "the paper names none"
+        )
         named = {one["matter"] for one in found}
         if record["stage"] in ("pretrain", "decoder", "branched", "hops"):
-            assert {"steps", "learning rate", "vocabulary"} <= named and any(" per batch" in name for name in named)
+            assert {"steps", "learning rate", "vocabulary"} <= named and any(
+                " per batch" in name for name in named
+            )
 
 
 def test_larger_models_are_set_beside_their_own_sizes_and_a_study_without_a_section_says_so():
     found = departures.beyond(load_study("stories"), PART)
     assert "seed" not in told(found, part="sizes", model="medium"), "the paper's own size and seed"
-    assert told(found, part="sizes", model="mini-narrow")["seed"] == ("43, 44", 42), "of one size alone"
-    assert {entry["part"] for entry in departures.beyond(load_study("narrow"), PART)} == {"strengths"}
-    assert told(departures.cost("mini-quarter", 8, 128, 9, 2048))["model"] == ("4 layers, width 64", "BERT-Mini")
-    assert told(departures.finetuning(load_study("smoke").finetune, 128, []))["training items at most"][1] == "all"
+    assert told(found, part="sizes", model="mini-narrow")["seed"] == ("43, 44", 42), (
+        "of one size alone"
+    )
+    assert {entry["part"] for entry in departures.beyond(load_study("narrow"), PART)} == {
+        "strengths"
+    }
+    assert told(departures.cost("mini-quarter", 8, 128, 9, 2048))["model"] == (
+        "4 layers, width 64",
+        "BERT-Mini",
+    )
+    assert (
+        told(departures.finetuning(load_study("smoke").finetune, 128, []))[
+            "training items at most"
+        ][1]
+        == "all"
+    )
     with pytest.raises(StudyError, match="study laptop has no section `beyond`"):
         departures.beyond(load_study("laptop"), PART)

@@ -1,4 +1,6 @@
-"""Models on a GPU: the answers and measures of a processor, and training that runs and goes on there."""
+"""Models on a GPU: the answers and measures of a processor, and training that runs and goes on
+there.
+"""
 
 import pandas as pd
 import pytest
@@ -10,7 +12,10 @@ from companion.evaluation.heldout import HeldOut, curve
 from companion.training import regularizers
 from saobp.measure.capture import capture
 
-pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+]
 
 WORDS, MASK = torch.randint(5, 100, (3, 16)), torch.ones(3, 16, dtype=torch.long)
 MASK[0, 9:] = 0
@@ -23,14 +28,17 @@ def test_a_model_answers_as_on_a_processor(algorithm, tmp_path):
     for place in ("cpu", "cuda"):
         model = network(algorithm).to(place).eval()
         given = {"input_ids": WORDS, "attention_mask": MASK}
-        out = model(**{name: values.to(place) for name, values in given.items()}).logits[MASK.bool().to(place)]
+        out = model(**{name: values.to(place) for name, values in given.items()}).logits[
+            MASK.bool().to(place)
+        ]
         out.square().mean().backward()
         found[place] = [out, *(x.grad for x in model.parameters() if x.grad is not None)]
         capture(model, [given], tmp_path / f"{place}.parquet", progress=False)
     for one, other in zip(found["cuda"], found["cpu"], strict=True):
         torch.testing.assert_close(one.cpu(), other, atol=2e-5, rtol=2e-4)
     tables = [pd.read_parquet(tmp_path / f"{place}.parquet") for place in found]
-    shares = [table.pop("sparsity") for table in tables]  # rounding takes single entries over 1/L
+    # rounding takes single entries over 1/L
+    shares = [table.pop("sparsity") for table in tables]
     pd.testing.assert_frame_equal(*tables, rtol=1e-3, atol=1e-4)
     pd.testing.assert_series_equal(*shares, rtol=0, atol=0.1)
 
@@ -38,7 +46,9 @@ def test_a_model_answers_as_on_a_processor(algorithm, tmp_path):
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "auto"])
 @pytest.mark.parametrize("algorithm", ["original", "high", "entropy_reg", "eigen_reg"])
 def test_pretraining_runs(tmp_path, precision, algorithm):
-    """A model trains to the end in every precision, its loss falls, and the held-out measures are numbers."""
+    """A model trains to the end in every precision, its loss falls, and the held-out measures are
+    numbers.
+    """
     text = RandomText()
     measure = HeldOut(text, SeededMasking(word_tokenizer(), 0.3, 0), len(text), 10)
     model = regularizers.attach(network(algorithm), algorithm)

@@ -1,4 +1,6 @@
-"""What a model is trained in: "auto" takes the faster of two measured times, and measuring leaves no trace."""
+"""What a model is trained in: "auto" takes the faster of two measured times, and measuring leaves
+no trace.
+"""
 
 import contextlib
 import json
@@ -27,11 +29,14 @@ def batch():
 
 
 @pytest.mark.parametrize(("bf16", "name"), [(2.0, "fp32"), (0.5, "bf16")])
-def test_auto_takes_the_faster_and_times_once_for_a_model_and_a_shape(monkeypatch, tmp_path, model, batch, bf16, name):
+def test_auto_takes_the_faster_and_times_once_for_a_model_and_a_shape(
+    monkeypatch, tmp_path, model, batch, bf16, name
+):
     calls, seconds = [], {"fp32": 1.0, "bf16": bf16}
     monkeypatch.setattr(precision, "timed", lambda *given: calls.append(given) or seconds)
     longer = {name: torch.cat([values, values]) for name, values in batch.items()}
-    penalised = regularizers.attach(network("entropy_reg"), "entropy_reg")  # what that adds is no part of the model
+    # what that adds is no part of the model
+    penalised = regularizers.attach(network("entropy_reg"), "entropy_reg")
     for one, given in ((model, batch), (penalised, batch), (model, longer), (model, longer)):
         assert precision.choose("auto", one, given) == precision.Precision(name, "faster", seconds)
     assert len(calls) == 2 and len(json.loads((tmp_path / "precision.json").read_text())) == 2
@@ -41,11 +46,14 @@ def test_runs_that_start_together_train_in_one_precision(monkeypatch, model, bat
     others = threading.Barrier(3, timeout=0.5)
 
     def timed(*given):
-        with contextlib.suppress(threading.BrokenBarrierError):  # alone
+        # alone
+        with contextlib.suppress(threading.BrokenBarrierError):
             others.wait()
         return next(measured)
 
-    measured = iter([{"fp32": 1.0, "bf16": 2.0}, {"fp32": 2.0, "bf16": 1.0}, {"fp32": 2.0, "bf16": 1.0}])
+    measured = iter(
+        [{"fp32": 1.0, "bf16": 2.0}, {"fp32": 2.0, "bf16": 1.0}, {"fp32": 2.0, "bf16": 1.0}]
+    )
     monkeypatch.setattr(precision, "timed", timed)
     with ThreadPoolExecutor(3) as threads:
         chosen = [*threads.map(lambda _: precision.choose("auto", model, batch).name, range(3))]
@@ -60,7 +68,10 @@ def test_a_recipe_that_names_its_precision_is_not_timed(monkeypatch, model, batc
 
 
 def test_measuring_changes_neither_the_model_nor_what_is_drawn_after_it(model, batch):
-    before, state = {name: values.clone() for name, values in model.state_dict().items()}, torch.get_rng_state()
+    before, state = (
+        {name: values.clone() for name, values in model.state_dict().items()},
+        torch.get_rng_state(),
+    )
     seconds = precision.timed(model, batch)
     assert set(seconds) == {"fp32", "bf16"} and min(seconds.values()) > 0
     assert all(torch.equal(values, before[name]) for name, values in model.state_dict().items())

@@ -12,7 +12,10 @@ from companion.training.regularizers import EntropyRegularizer, SpectrumRegulari
 
 def attentions(layers=2, batch=3, heads=2, length=6, seed=0, sharp=3.0):
     generator = torch.Generator().manual_seed(seed)
-    return [(sharp * torch.randn(batch, heads, length, length, generator=generator)).softmax(-1) for _ in range(layers)]
+    return [
+        (sharp * torch.randn(batch, heads, length, length, generator=generator)).softmax(-1)
+        for _ in range(layers)
+    ]
 
 
 def literal_entropy_penalty(layers, thresholds, tolerance):
@@ -36,7 +39,9 @@ def test_entropy_penalty_equals_its_authors_algorithm():
     assert expected > 0
     assert penalty(layers).item() == pytest.approx(expected, rel=1e-5)
     assert EntropyRegularizer(2, 2, tolerance=1.0)(layers).item() == 0, "within the tolerance"
-    assert all(EntropyRegularizer(2, 2)(attentions(sharp=sharp)) > 0 for sharp in (30.0, 0.01)), "low and high alike"
+    assert all(EntropyRegularizer(2, 2)(attentions(sharp=sharp)) > 0 for sharp in (30.0, 0.01)), (
+        "low and high alike"
+    )
 
 
 def test_padded_rows_do_not_count_and_one_hot_attention_has_a_finite_gradient():
@@ -54,7 +59,10 @@ def test_padded_rows_do_not_count_and_one_hot_attention_has_a_finite_gradient():
 
 @pytest.mark.parametrize(("length", "coefficient"), [(128, 1e-5), (256, 1e-5), (512, 5e-5)])
 def test_the_coefficient_is_the_authors_for_the_length(length, coefficient):
-    one_hot, expected = [torch.eye(length).expand(1, 1, length, length)], coefficient * (0.5 * math.log(length)) ** 2
+    one_hot, expected = (
+        [torch.eye(length).expand(1, 1, length, length)],
+        coefficient * (0.5 * math.log(length)) ** 2,
+    )
     assert EntropyRegularizer(1, 1)(one_hot).item() == pytest.approx(expected, rel=1e-4)
 
 
@@ -68,8 +76,11 @@ def test_spectrum_penalty_is_the_variance_of_eigenvalues_and_the_square_of_how_f
             product = query.weight[rows].T @ key.weight[rows]
             eigenvalues = torch.linalg.eigvalsh((product + product.T) / 2)
             assert start[layer, head].item() == pytest.approx(eigenvalues.mean().item(), abs=1e-6)
-            assert spread[layer, head].item() == pytest.approx(eigenvalues.var(correction=0).item(), rel=1e-4)
-    assert penalty().item() == pytest.approx(2 * spread.mean().item())  # nothing has moved yet
+            assert spread[layer, head].item() == pytest.approx(
+                eigenvalues.var(correction=0).item(), rel=1e-4
+            )
+    # nothing has moved yet
+    assert penalty().item() == pytest.approx(2 * spread.mean().item())
     with torch.no_grad():
         for query, _ in pairs:
             query.weight.mul_(4)
@@ -84,7 +95,9 @@ def test_a_penalty_is_in_the_training_loss_and_nowhere_else(algorithm):
     names = set(model.state_dict())
     inputs = masking.SeededMasking(word_tokenizer(), 0.3, 0)([RandomText()[k] for k in range(4)])
     plain = model.train()(**inputs).loss.item()
-    assert not hasattr(regularizers.attach(model, "high"), regularizers.NAME), "other algorithms get none"
+    assert not hasattr(regularizers.attach(model, "high"), regularizers.NAME), (
+        "other algorithms get none"
+    )
     regularizers.attach(model, algorithm, coefficient=10.0)
     with_penalty = model(**inputs)
     assert with_penalty.loss.item() > plain + 1e-4
@@ -104,4 +117,5 @@ def test_a_penalty_and_its_thresholds_survive_in_checkpoints(algorithm, tmp_path
     kept = {name for name in saved if name.startswith(regularizers.NAME)}
     assert kept == {"regularizer.offset" if algorithm == "entropy_reg" else "regularizer.start"}
     if algorithm == "entropy_reg":
-        assert saved["regularizer.offset"].abs().max() > 0  # they were learned
+        # they were learned
+        assert saved["regularizer.offset"].abs().max() > 0

@@ -19,20 +19,40 @@ CURVES = {
 }
 QUANTITIES = {"ms": "Time (ms), with quartiles", "mib": "Peak memory (MiB), with range"}
 MEASURED = ("ms", "mib", "ratio_to_sdpa", "ratio_to_materialised")
-COLUMNS = ["length", "way", "kernel", *(name + end for name in MEASURED for end in ("", "_low", "_high"))]
+COLUMNS = [
+    "length",
+    "way",
+    "kernel",
+    *(name + end for name in MEASURED for end in ("", "_low", "_high")),
+]
 
 
 def times(ways: dict[str, dict[str, Any]]) -> Figure:
-    """Draw each way's time over Original's, a panel a phase: the median and, as a bar, the quartiles of the rounds."""
+    """Draw each way's time over Original's, a panel a phase: the median and, as a bar, the
+    quartiles of the rounds.
+    """
     figure = style.new_figure(style.PAGE, 0.8 + 0.2 * len(ways))
     axes = figure.subplots(1, len(cost_tables.PHASES), sharey=True)
     for ax, phase in zip(axes, cost_tables.PHASES):
         for place, (way, found) in enumerate(ways.items()):
             algorithm, _, spelled_out = way.partition("_")
             look, ratio = style.LOOKS[algorithm], found[phase]["ratio"]
-            ax.plot([ratio["low"], ratio["high"]], [place, place], color=look.colour, lw=2.5, solid_capstyle="butt")
+            ax.plot(
+                [ratio["low"], ratio["high"]],
+                [place, place],
+                color=look.colour,
+                lw=2.5,
+                solid_capstyle="butt",
+            )
             face = "white" if spelled_out else look.colour
-            ax.plot(ratio["median"], place, look.marker, color=look.colour, markerfacecolor=face, markersize=5)
+            ax.plot(
+                ratio["median"],
+                place,
+                look.marker,
+                color=look.colour,
+                markerfacecolor=face,
+                markersize=5,
+            )
         ax.axvline(1, color="0.5", lw=0.8, zorder=0)
         ax.set_yticks(range(len(ways)), [cost_tables.way_title(way) for way in ways])
         ax.set(ylim=(len(ways) - 0.5, -0.5), xlabel="Time ÷ Original")
@@ -47,7 +67,9 @@ def length_data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def measured(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a length and way of `lengths.by_length`: medians of time (ms), peak (mib) and ratios, with ends."""
+    """One row a length and way of `lengths.by_length`: medians of time (ms), peak (mib) and ratios,
+    with ends.
+    """
     frame = pd.json_normalize(rows, sep="_").rename(columns={"median_ms": "ms"})
     frame = frame.rename(columns=lambda name: name.removeprefix("peak_").removesuffix("_median"))
     frame[["ms_low", "ms_high"]] = frame["quartiles_ms"].tolist()
@@ -59,13 +81,19 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     wide = frame.pivot(index="length", columns="way", values=["mib", "ratio_to_sdpa"])
     wide = wide.reindex(columns=pd.MultiIndex.from_product([["mib", "ratio_to_sdpa"], CURVES]))
     peaks, length = wide["mib", "high"] / wide["mib", "sdpa"], wide.index[-1]
-    ends = {"mib": None if isnan(peaks[length]) else peaks[length], "least": peaks.min(), "most": peaks.max()}
+    ends = {
+        "mib": None if isnan(peaks[length]) else peaks[length],
+        "least": peaks.min(),
+        "most": peaks.max(),
+    }
     about = frame.reindex(columns=["rounds", "device"]).iloc[0].to_dict()
     return ends | about | {"ms": wide.loc[length, ("ratio_to_sdpa", "high")], "length": int(length)}
 
 
 def length_figure(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
-    """Draw time and peak memory, where it is known, against length; below five inches one above the other."""
+    """Draw time and peak memory, where it is known, against length; below five inches one above the
+    other.
+    """
     side, said = width >= style.NARROW, numbers(frame)
     known = [name for name in QUANTITIES if frame[name].notna().any()]
     draws = [(style.heading("length", name, **said), _lengths, frame, name) for name in known]
@@ -76,13 +104,31 @@ def length_figure(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
 
 
 def _lengths(ax: Axes, frame: pd.DataFrame, quantity: str) -> None:
-    """Draw one quantity ("ms", "mib") against length, with bars to its ends; both logarithmic, ticks at 1, 2 and 5."""
+    """Draw one quantity ("ms", "mib") against length, with bars to its ends; both logarithmic,
+    ticks at 1, 2 and 5.
+    """
     for way, points in frame.groupby("way", sort=False):
         algorithm, marker, dash = CURVES[way]
         colour = style.LOOKS[algorithm].colour
-        look = {"color": colour, "marker": marker, "markerfacecolor": colour if dash == "solid" else "white"}
-        ax.plot(points["length"], points[quantity], linestyle=dash, label=cost_tables.LENGTH_WAYS[way], **look)
-        ax.vlines(points["length"], points[f"{quantity}_low"], points[f"{quantity}_high"], color=colour, lw=1.2)
+        look = {
+            "color": colour,
+            "marker": marker,
+            "markerfacecolor": colour if dash == "solid" else "white",
+        }
+        ax.plot(
+            points["length"],
+            points[quantity],
+            linestyle=dash,
+            label=cost_tables.LENGTH_WAYS[way],
+            **look,
+        )
+        ax.vlines(
+            points["length"],
+            points[f"{quantity}_low"],
+            points[f"{quantity}_high"],
+            color=colour,
+            lw=1.2,
+        )
     ax.set(xscale="log", yscale="log", xlabel="Length (tokens)", ylabel=QUANTITIES[quantity])
     lengths = sorted(set(frame["length"]))
     ax.set_xticks(lengths, lengths)

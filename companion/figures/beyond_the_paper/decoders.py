@@ -1,4 +1,6 @@
-"""Decoders: held-out loss along training, and what the form that receives later rows loses from prefixes alone."""
+"""Decoders: held-out loss along training, and what the form that receives later rows loses from
+prefixes alone.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,18 +16,25 @@ from companion.statistics import mean_interval
 
 COMPARED = ("original", "high", LEAKY)
 PASSES = ("full_pass", "prefixes")
-NAMES = labels.ALGORITHMS | {LEAKY: "High,\nall rows"}  # where the figure shows by itself that it leaks
-SEEN = 0.01  # nats from which on a position leaks
+# where the figure shows by itself that it leaks
+NAMES = labels.ALGORITHMS | {LEAKY: "High,\nall rows"}
+# nats from which on a position leaks
+SEEN = 0.01
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a point: algorithm, seed, of, x (step or place), value (nats). Empty without a seed of all `COMPARED`."""
+    """One row a point: algorithm, seed, of, x (step or place), value (nats). Empty without a seed
+    of all `COMPARED`.
+    """
     points = []
     for run in records:
         if leak := run["metrics"].get("leak"):
             found = {"curve": [(point["step"], point["loss"]) for point in run["metrics"]["curve"]]}
-            found |= {of: [(0, leak[of])] for of in PASSES} | {"sequence": enumerate(leak["by_block"], 1)}
-            found["position"] = enumerate(leak.get("by_position", []), 2)  # the first token is not predicted
+            found |= {of: [(0, leak[of])] for of in PASSES} | {
+                "sequence": enumerate(leak["by_block"], 1)
+            }
+            # the first token is not predicted
+            found["position"] = enumerate(leak.get("by_position", []), 2)
             own = (run["parameters"]["algorithm"], run["parameters"]["seed"])
             points += [(*own, of, x, value) for of, values in found.items() for x, value in values]
     frame = pd.DataFrame(points, columns=["algorithm", "seed", "of", "x", "value"])
@@ -40,26 +49,44 @@ def means(frame: pd.DataFrame, of: str) -> pd.DataFrame:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption and the headings: losses at the end minus Original's of the same seed, and the leak, all in nats.
+    """For the caption and the headings: losses at the end minus Original's of the same seed, and
+    the leak, all in nats.
 
-    Beside them the seeds behind each difference, the leak's interval, and at how many positions it is seen.
+    Beside them the seeds behind each difference, the leak's interval, and at how many positions it
+    is seen.
     """
     curve, leak = means(frame, "curve"), mean_interval(means(frame, "sequence")[LEAKY].tolist())
-    ends = frame[frame["of"] == "curve"].sort_values("x").groupby(["seed", "algorithm"])["value"].last().unstack()
+    ends = (
+        frame[frame["of"] == "curve"]
+        .sort_values("x")
+        .groupby(["seed", "algorithm"])["value"]
+        .last()
+        .unstack()
+    )
     apart, leaks = ends.sub(ends["original"], axis=0), means(frame, "position")[LEAKY] > SEEN
     over, pairs = apart.mean(), apart.count()
     return {
-        "high": over["high"], "leaky": over[LEAKY], "untrained": curve[LEAKY].iloc[0],
-        "high_runs": pairs["high"], "leaky_runs": pairs[LEAKY],
-        "leak": leak.value, "low": leak.low, "top": leak.high, "sequences": leak.seeds,
-        "prefixes": means(frame, "prefixes")[LEAKY].iloc[0], "places": len(leaks), "leaks": leaks.sum(),
-    }  # fmt: skip
+        "high": over["high"],
+        "leaky": over[LEAKY],
+        "untrained": curve[LEAKY].iloc[0],
+        "high_runs": pairs["high"],
+        "leaky_runs": pairs[LEAKY],
+        "leak": leak.value,
+        "low": leak.low,
+        "top": leak.high,
+        "sequences": leak.seeds,
+        "prefixes": means(frame, "prefixes")[LEAKY].iloc[0],
+        "places": len(leaks),
+        "leaks": leaks.sum(),
+    }
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the losses of the full pass, both ways to take the loss, and the leak by position."""
     said, draws = numbers(frame), enumerate((_losses, _passes, _positions))
-    return style.headed(width, 2.2, [(style.heading("decoders", at, **said), draw, frame) for at, draw in draws])
+    return style.headed(
+        width, 2.2, [(style.heading("decoders", at, **said), draw, frame) for at, draw in draws]
+    )
 
 
 def _losses(ax: Axes, frame: pd.DataFrame) -> None:
@@ -67,15 +94,20 @@ def _losses(ax: Axes, frame: pd.DataFrame) -> None:
     found = means(frame, "curve")
     found = found[found.index > 0]
     for algorithm in found:
-        lw = 2.8 if algorithm == "original" else 1.2  # High's line lies on it
-        ax.plot(found.index, found[algorithm], **style.line_style(algorithm) | {"marker": "", "lw": lw})
+        # High's line lies on it
+        lw = 2.8 if algorithm == "original" else 1.2
+        ax.plot(
+            found.index, found[algorithm], **style.line_style(algorithm) | {"marker": "", "lw": lw}
+        )
     ax.set(xscale="log", xlabel="Training step", ylabel="Loss, full pass (nats per token)")
     ax.xaxis.set_major_formatter(style.PLAIN)
     style.label_ends(ax, found.iloc[-1].to_dict(), NAMES)
 
 
 def _passes(ax: Axes, frame: pd.DataFrame) -> None:
-    """Draw a row an algorithm: its loss in the full pass, and from prefixes alone on the same sequences."""
+    """Draw a row an algorithm: its loss in the full pass, and from prefixes alone on the same
+    sequences.
+    """
     full, alone = (means(frame, of).iloc[0] for of in PASSES)
     untrained = numbers(frame)["untrained"]
     ax.axvline(untrained, color="0.5", lw=0.8, ls=":", zorder=0)
@@ -85,7 +117,14 @@ def _passes(ax: Axes, frame: pd.DataFrame) -> None:
         ax.hlines(place, full[algorithm], alone[algorithm], color="0.75", lw=1.2, zorder=1)
         ax.plot(full[algorithm], place, "o", color=colour, ms=6, mfc="none")
         ax.plot(alone[algorithm], place, "o", color=colour, ms=3.5)
-    ax.text((full + alone).iloc[-1] / 2, place - 0.1, "full pass → prefixes", ha="center", fontsize=7, color=colour)
+    ax.text(
+        (full + alone).iloc[-1] / 2,
+        place - 0.1,
+        "full pass → prefixes",
+        ha="center",
+        fontsize=7,
+        color=colour,
+    )
     style.rows(ax, [NAMES[name] for name in full.index], 0.8, 0.8)
     ax.set_xlabel("Loss (nats per token)")
     ax.margins(x=0.12)
@@ -96,5 +135,7 @@ def _positions(ax: Axes, frame: pd.DataFrame) -> None:
     found, colour = means(frame, "position")[LEAKY], style.LOOKS[LEAKY].colour
     ax.plot(found.index, found, ".", color=colour, alpha=0.4, mew=0)
     ax.plot(found.index, found.rolling(9, center=True).mean(), color=colour)
-    ax.text(0.97, 0.04, "line: mean of 9", ha="right", fontsize=7, color=colour, transform=ax.transAxes)
+    ax.text(
+        0.97, 0.04, "line: mean of 9", ha="right", fontsize=7, color=colour, transform=ax.transAxes
+    )
     ax.set(xlabel="Position of the predicted token", ylabel="Prefixes − full pass (nats)")

@@ -1,4 +1,6 @@
-"""What High adds to Original, task by task: the paper's printed difference beside ours, each with its error."""
+"""What High adds to Original, task by task: the paper's printed difference beside ours, each with
+its error.
+"""
 
 from collections.abc import Sequence
 from itertools import product
@@ -17,37 +19,53 @@ from companion.setup.tasks_and_metrics import GLUE, PRINTED, TASKS
 from companion.statistics import estimates, task_scores
 from companion.statistics.intervals import NORMAL
 
-DRAWN = ("hellaswag", "race", "squad", *GLUE)  # from above
+# from above
+DRAWN = ("hellaswag", "race", "squad", *GLUE)
 COLUMNS = ["model", "task", "of", "gain", "low", "high", "runs", "items"]
 PAPER, OURS = "paper", "ours"
-TITLES = {PRINTED[task]: TASKS[task].title for task in DRAWN}  # of the paper's columns
-REACH = 2  # standard errors to each side of a printed gain
+# of the paper's columns
+TITLES = {PRINTED[task]: TASKS[task].title for task in DRAWN}
+# standard errors to each side of a printed gain
+REACH = 2
 
 
 def data(records: Sequence[Record]) -> pd.DataFrame:
-    """One row a size that was run, task and source: gain of High over Original (points), 95 % interval, runs, items.
+    """One row a size that was run, task and source: gain of High over Original (points), 95 %
+    interval, runs, items.
 
     The paper's error is that of the items alone, of one seed, unpaired.
     """
     rows, paper = [], printed.load()
     for model, task in product(estimates.models(records), DRAWN):
-        high, plain = (task_scores.scores(records, model, name, task) for name in ("high", "original"))
+        high, plain = (
+            task_scores.scores(records, model, name, task) for name in ("high", "original")
+        )
         if gap := estimates.score_difference(high, plain):
-            rows.append((model, TASKS[task].title, OURS, gap.value, gap.low, gap.high, gap.seeds, gap.items))
+            rows.append(
+                (model, TASKS[task].title, OURS, gap.value, gap.low, gap.high, gap.seeds, gap.items)
+            )
     ours = pd.DataFrame(rows, columns=COLUMNS)
-    bare = comparisons.over_original(comparisons.table(paper, 8))[["CoLA", "STS-B"]]  # correlations, without an error
+    # correlations, without an error
+    bare = comparisons.over_original(comparisons.table(paper, 8))[["CoLA", "STS-B"]]
     bare = bare.stack().round(2).rename_axis(["model", "task"]).reset_index(name="gain")
     theirs = pd.concat([comparisons.gains(paper), bare], ignore_index=True).assign(of=PAPER, runs=1)
-    theirs["model"] = theirs["model"].map({labels.published_model(name): name for name in ours["model"]})
+    theirs["model"] = theirs["model"].map(
+        {labels.published_model(name): name for name in ours["model"]}
+    )
     theirs["task"] = theirs["task"].map(TITLES)
     half = NORMAL * theirs["error"]
-    theirs = theirs.assign(low=theirs["gain"] - half, high=theirs["gain"] + half).dropna(subset="model")
+    theirs = theirs.assign(low=theirs["gain"] - half, high=theirs["gain"] + half).dropna(
+        subset="model"
+    )
     return pd.concat([theirs[COLUMNS], ours], ignore_index=True)
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: of how many tasks the interval lies above 0, in the paper's numbers and in ours."""
-    said, known = {}, frame.dropna(subset="low")  # where both answer alike there is no interval
+    """For the caption: of how many tasks the interval lies above 0, in the paper's numbers and in
+    ours.
+    """
+    # where both answer alike there is no interval
+    said, known = {}, frame.dropna(subset="low")
     for name in (PAPER, OURS):
         lows = known[known["of"] == name]["low"]
         said |= {f"{name}_above": (lows > 0).sum(), f"{name}_tasks": len(lows)}
@@ -55,7 +73,9 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw one panel a size, a line a task, our largest gain on top; below five inches one panel above the other."""
+    """Draw one panel a size, a line a task, our largest gain on top; below five inches one panel
+    above the other.
+    """
     draws = []
     for model, own in frame.groupby("model", sort=False):
         said = {"model": labels.model_title(model), **numbers(own)}
@@ -64,31 +84,62 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
 
 
 def gain_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
-    """Draw one size: for each task the paper's difference and ours, one below the other; hollow: one seed."""
+    """Draw one size: for each task the paper's difference and ours, one below the other; hollow:
+    one seed.
+    """
     ours = frame[frame["of"] == OURS].sort_values("gain", ascending=False, kind="stable")
-    tasks, seeds = list(dict.fromkeys([*ours["task"], *frame["task"]])), ours.set_index("task")["runs"]
+    tasks, seeds = (
+        list(dict.fromkeys([*ours["task"], *frame["task"]])),
+        ours.set_index("task")["runs"],
+    )
     ax.axvline(0, color="0.5", lw=0.8, ls=":", zorder=0)
-    looks = {PAPER: ("0.55", "o", 0.2, "paper, items alone"), OURS: (style.LOOKS["high"].colour, "s", -0.2, "ours")}
+    looks = {
+        PAPER: ("0.55", "o", 0.2, "paper, items alone"),
+        OURS: (style.LOOKS["high"].colour, "s", -0.2, "ours"),
+    }
     for line, (name, (colour, marker, apart, label)) in enumerate(looks.items()):
         for row in frame[frame["of"] == name].itertuples():
             place = tasks.index(row.task) + apart
             ax.hlines(place, row.low, row.high, color=colour, lw=0.9)
-            ax.plot(row.gain, place, marker, color=colour, ms=4, mfc="white" if row.runs == 1 else colour, mew=0.9)
-        ax.text(0.99, 0.03 + 0.06 * line, label, color=colour, ha="right", fontsize=7, transform=ax.transAxes)
+            ax.plot(
+                row.gain,
+                place,
+                marker,
+                color=colour,
+                ms=4,
+                mfc="white" if row.runs == 1 else colour,
+                mew=0.9,
+            )
+        ax.text(
+            0.99,
+            0.03 + 0.06 * line,
+            label,
+            color=colour,
+            ha="right",
+            fontsize=7,
+            transform=ax.transAxes,
+        )
     style.rows(ax, [f"{task} ({seeds[task]})" if task in seeds else task for task in tasks])
     ax.set_xlabel("High − Original (points)")
     return ax
 
 
 def printed_forest(gains: pd.DataFrame) -> Figure:
-    """Draw `comparisons.gains` with `REACH` errors to each side, a panel a size; filled marks: zero is outside."""
+    """Draw `comparisons.gains` with `REACH` errors to each side, a panel a size; filled marks: zero
+    is outside.
+    """
     figure, colour, marker = style.new_figure(style.PAGE, 2.6), *style.LOOKS["high"][:2]
     axes = figure.subplots(1, gains["model"].nunique(), sharex=True, sharey=True)
     gains = gains.assign(reach=REACH * gains["error"], beyond=gains["z"].abs() > REACH)
     for ax, (model, cells) in zip(axes, gains.groupby("model", sort=False)):
         cells = cells.sort_values("items", kind="stable")
         for place, cell in enumerate(cells.itertuples()):
-            ax.plot([cell.gain - cell.reach, cell.gain + cell.reach], [place, place], color=colour, lw=1.2)
+            ax.plot(
+                [cell.gain - cell.reach, cell.gain + cell.reach],
+                [place, place],
+                color=colour,
+                lw=1.2,
+            )
             face = colour if cell.beyond else "white"
             ax.plot(cell.gain, place, marker, color=colour, markerfacecolor=face, markersize=4.5)
         ax.axvline(0, color="0.5", lw=0.8, zorder=0)

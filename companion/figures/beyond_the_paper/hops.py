@@ -1,4 +1,6 @@
-"""Questions of three hops: every seed's accuracy at the end, and accuracy along training, a line an algorithm."""
+"""Questions of three hops: every seed's accuracy at the end, and accuracy along training, a line an
+algorithm.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +16,16 @@ from companion.setup import labels
 from companion.statistics.intervals import TAILS
 from companion.statistics.paired import RESAMPLES
 
-HOPS = 3  # with fewer, all of them are right nearly always
-ALIKE = 2.5  # points within which dots stand one beside the other
+# with fewer, all of them are right nearly always
+HOPS = 3
+# points within which dots stand one beside the other
+ALIKE = 2.5
 
 
 def ends(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return `accuracy_by_hops.scores` with chance (percent), of the exams with questions of `HOPS` hops."""
+    """Return `accuracy_by_hops.scores` with chance (percent), of the exams with questions of `HOPS`
+    hops.
+    """
     exams = [exam for run in records if (exam := run["metrics"].get("multihop"))]
     parts = [accuracy_by_hops.scores(exam).assign(chance=100 / exam[0]["chains"]) for exam in exams]
     asked = [part for part in parts if HOPS in set(part["hops"])]
@@ -27,15 +33,25 @@ def ends(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def solved(frame: pd.DataFrame) -> pd.DataFrame:
-    """By layers and algorithm: solved (seeds with `KNOWN` percent of `HOPS` hops), seeds, mean, said ("2 of 3")."""
-    asked = frame[frame["hops"] == HOPS].assign(solved=lambda rows: rows["accuracy"] >= accuracy_by_hops.KNOWN)
-    counts = {"solved": ("solved", "sum"), "seeds": ("seed", "nunique"), "mean": ("accuracy", "mean")}
+    """By layers and algorithm: solved (seeds with `KNOWN` percent of `HOPS` hops), seeds, mean,
+    said ("2 of 3").
+    """
+    asked = frame[frame["hops"] == HOPS].assign(
+        solved=lambda rows: rows["accuracy"] >= accuracy_by_hops.KNOWN
+    )
+    counts = {
+        "solved": ("solved", "sum"),
+        "seeds": ("seed", "nunique"),
+        "mean": ("accuracy", "mean"),
+    }
     found = asked.groupby(["layers", "algorithm"]).agg(**counts)
     return found.assign(said=found["solved"].astype(str) + " of " + found["seeds"].astype(str))
 
 
 def end_numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: what counts as solved, and how many seeds of Original and High did with the deepest encoders."""
+    """For the caption: what counts as solved, and how many seeds of Original and High did with the
+    deepest encoders.
+    """
     layers, none = int(frame["layers"].max()), dict.fromkeys(("original", "high"), "none of 0")
     counts = none | solved(frame).loc[layers, "said"].to_dict()
     return counts | {"learned": accuracy_by_hops.KNOWN, "layers": layers}
@@ -51,13 +67,21 @@ def plot_ends(frame: pd.DataFrame, width: float) -> Figure:
 
 
 def _ends(ax: Axes, frame: pd.DataFrame, algorithms: Sequence[str]) -> None:
-    """Draw one depth: a row an algorithm, a dot a seed, a bar at their mean, how many solved it; chance dotted."""
+    """Draw one depth: a row an algorithm, a dot a seed, a bar at their mean, how many solved it;
+    chance dotted.
+    """
     ax.axvline(frame["chance"].iloc[0], color="0.5", lw=0.8, ls=":", zorder=0)
-    counts, words = solved(frame).droplevel("layers"), {"fontsize": 7, "transform": ax.get_yaxis_transform()}
+    counts, words = (
+        solved(frame).droplevel("layers"),
+        {"fontsize": 7, "transform": ax.get_yaxis_transform()},
+    )
     for place, algorithm in enumerate(algorithms):
-        own = np.sort(frame[(frame["hops"] == HOPS) & (frame["algorithm"] == algorithm)]["accuracy"])
+        own = np.sort(
+            frame[(frame["hops"] == HOPS) & (frame["algorithm"] == algorithm)]["accuracy"]
+        )
         colour = style.LOOKS[algorithm].colour
-        near = pd.Series(own).groupby(np.cumsum(np.diff(own, prepend=own[:1]) > ALIKE))  # which stand side by side
+        # which stand side by side
+        near = pd.Series(own).groupby(np.cumsum(np.diff(own, prepend=own[:1]) > ALIKE))
         apart = 0.66 * ((near.cumcount() + 0.5) / near.transform("size") - 0.5)
         ax.plot(own, place + apart, "o", color=colour, ms=2.6, mfc="none", mew=0.6)
         if algorithm in counts.index:
@@ -70,35 +94,57 @@ def _ends(ax: Axes, frame: pd.DataFrame, algorithms: Sequence[str]) -> None:
 
 
 def curves(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a depth, algorithm and step, as `means` has it, of questions of `HOPS` hops, with the depth's `leads`."""
+    """One row a depth, algorithm and step, as `means` has it, of questions of `HOPS` hops, with the
+    depth's `leads`.
+    """
     runs = [run for record in records for run in record["metrics"].get("multihop") or []]
     if (averaged := means(runs)).empty:
         return averaged
-    return averaged.merge(leads(accuracy_by_hops.curves(runs)), how="left").fillna({"ahead": 0, "pairs": 0})
+    return averaged.merge(leads(accuracy_by_hops.curves(runs)), how="left").fillna(
+        {"ahead": 0, "pairs": 0}
+    )
 
 
 def leads(curves: pd.DataFrame) -> pd.DataFrame:
-    """Of how many pairs of one seed High's mean accuracy over training is ahead of Original's: layers, ahead, pairs."""
+    """Of how many pairs of one seed High's mean accuracy over training is ahead of Original's:
+    layers, ahead, pairs.
+    """
     over = curves[curves["hops"] == HOPS].pivot_table("accuracy", ["layers", "seed"], "algorithm")
     over = over.reindex(columns=["high", "original"]).dropna()
-    return (over["high"] > over["original"]).groupby("layers").agg(ahead="sum", pairs="size").reset_index()
+    return (
+        (over["high"] > over["original"])
+        .groupby("layers")
+        .agg(ahead="sum", pairs="size")
+        .reset_index()
+    )
 
 
 def means(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Mean over n seeds of `accuracy_by_hops.curves`, with a 95 % interval of percentiles, which stays in 0 to 100."""
+    """Mean over n seeds of `accuracy_by_hops.curves`, with a 95 % interval of percentiles, which
+    stays in 0 to 100.
+    """
     curves, parts = accuracy_by_hops.curves(runs), [pd.DataFrame()]
-    for (layers, algorithm), own in curves[curves["hops"] == HOPS].groupby(["layers", "algorithm"], sort=False):
+    for (layers, algorithm), own in curves[curves["hops"] == HOPS].groupby(
+        ["layers", "algorithm"], sort=False
+    ):
         seeds = own.pivot(index="seed", columns="step", values="accuracy").dropna(axis=1)
         drawn = np.random.default_rng(0).integers(len(seeds), size=(RESAMPLES, len(seeds)))
         low, high = np.quantile(seeds.to_numpy()[drawn].mean(1), TAILS, axis=0)
-        known = {"layers": layers, "algorithm": algorithm, "step": seeds.columns, "accuracy": seeds.mean().to_numpy()}
+        known = {
+            "layers": layers,
+            "algorithm": algorithm,
+            "step": seeds.columns,
+            "accuracy": seeds.mean().to_numpy(),
+        }
         known |= {"low": low, "high": high, "n": len(seeds), "chance": 100 / runs[0]["chains"]}
         parts.append(pd.DataFrame(known))
     return pd.concat(parts, ignore_index=True)
 
 
 def curve_numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: how many seeds, and in how many of them High is ahead with the deepest encoders."""
+    """For the caption: how many seeds, and in how many of them High is ahead with the deepest
+    encoders.
+    """
     deepest = frame.loc[frame["layers"].idxmax()].to_dict()
     return deepest | {"least": frame["n"].min(), "most": frame["n"].max()}
 
@@ -111,16 +157,22 @@ def plot_curves(frame: pd.DataFrame, width: float) -> Figure:
 
 
 def curve_axes(ax: Axes, frame: pd.DataFrame, *, seeds: bool = True) -> Axes:
-    """Draw the mean of each algorithm over steps, its band where seeds are ten or more, name and seeds at its end."""
+    """Draw the mean of each algorithm over steps, its band where seeds are ten or more, name and
+    seeds at its end.
+    """
     for algorithm, rows in frame.groupby("algorithm", sort=False):
         many = rows["n"].max() >= 10
         look = style.line_style(algorithm) | {"marker": "", "lw": 1.4 if many else 0.9}
         ax.plot(rows["step"], rows["accuracy"], **look)
         if many:
-            ax.fill_between(rows["step"], rows["low"], rows["high"], color=look["color"], alpha=0.16, lw=0)
+            ax.fill_between(
+                rows["step"], rows["low"], rows["high"], color=look["color"], alpha=0.16, lw=0
+            )
     chance = frame["chance"].iloc[0]
     ax.axhline(chance, color="0.5", lw=0.8, ls=":", zorder=0)
     ax.set(xlabel="Training step", ylabel="Three-hop questions right (%)", ylim=(0.6 * chance, 102))
     ends = frame.groupby("algorithm", sort=False)[["accuracy", "n"]].last()
-    names = {name: labels.algorithm_title(name) + f" ({n:.0f})" * seeds for name, n in ends["n"].items()}
+    names = {
+        name: labels.algorithm_title(name) + f" ({n:.0f})" * seeds for name, n in ends["n"].items()
+    }
     return style.label_ends(ax, ends["accuracy"].to_dict(), names)

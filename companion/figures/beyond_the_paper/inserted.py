@@ -1,4 +1,6 @@
-"""One step put into a public encoder as it is: similarity at each λ, one layer alone, and the sink by layer."""
+"""One step put into a public encoder as it is: similarity at each λ, one layer alone, and the sink
+by layer.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,10 +12,16 @@ from matplotlib.figure import Figure
 from companion.figures import style
 from companion.setup import labels
 
-LEAST = -3.0  # points down to which the axis goes; what falls further is named with its value
-MEASURES = {"largest_column_share": "Largest column (share of mass)", "entropy": "Entropy (nats)", "gtd": "GTD"}
+# points down to which the axis goes; what falls further is named with its value
+LEAST = -3.0
+MEASURES = {
+    "largest_column_share": "Largest column (share of mass)",
+    "entropy": "Entropy (nats)",
+    "gtd": "GTD",
+}
 HIGH = style.LOOKS["high"].colour
-MATRIX_LOOKS = {  # whose matrix and which, and how its line is drawn and called
+# whose matrix and which, and how its line is drawn and called
+MATRIX_LOOKS = {
     "plain": ("none", "raw", "0.5", "-", "plain softmax"),
     "softmax": ("high", "raw", HIGH, ":", "softmax with the step"),
     "refined": ("high", "refined", HIGH, "-", "after the step"),
@@ -21,65 +29,122 @@ MATRIX_LOOKS = {  # whose matrix and which, and how its line is drawn and called
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a point of the first record: similarity by strength, and with the step in one layer (0: all) alone, in
-    points from plain attention over n pairs; and `MEASURES` by layer over n texts, with `MATRIX_LOOKS`' keys as factor.
+    """One row a point of the first record: similarity by strength, and with the step in one layer
+    (0: all) alone, in points from plain attention over n pairs; and `MEASURES` by layer over n
+    texts, with `MATRIX_LOOKS`' keys as factor.
     """
     metrics = records[0]["metrics"]
     arms, alone = metrics["similarity"], metrics["one_layer"]
     points = [
-        ("similarity", row.get("factor", "high"), row["strength"], row.get("layer", 0), row["difference"],
-         *row["interval"], metrics["pairs"]) for row in (*arms, *alone)
-    ]  # fmt: skip
+        (
+            "similarity",
+            row.get("factor", "high"),
+            row["strength"],
+            row.get("layer", 0),
+            row["difference"],
+            *row["interval"],
+            metrics["pairs"],
+        )
+        for row in (*arms, *alone)
+    ]
     strength = alone[0]["strength"]
     layers = {row["factor"]: row["layers"] for row in arms if row["strength"] in (0, strength)}
     points += [
         (measure, side, strength, number, layer[measure][when], None, None, metrics["texts"])
         for side, (factor, when, *_) in MATRIX_LOOKS.items()
-        for number, layer in enumerate(layers[factor], 1) for measure in MEASURES
-    ]  # fmt: skip
-    return pd.DataFrame(points, columns=["of", "factor", "strength", "layer", "value", "low", "high", "n"])
+        for number, layer in enumerate(layers[factor], 1)
+        for measure in MEASURES
+    ]
+    return pd.DataFrame(
+        points, columns=["of", "factor", "strength", "layer", "value", "low", "high", "n"]
+    )
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: what High and Uniform lose at the paper's λ, the worst layer alone, the largest softmax sink."""
+    """For the caption: what High and Uniform lose at the paper's λ, the worst layer alone, the
+    largest softmax sink.
+    """
     found, sinks = frame[frame["of"] == "similarity"], sides(frame, "largest_column_share")
-    alone, whole = found[found["layer"] > 0], found[found["layer"] == 0].set_index(["factor", "strength"])
+    alone, whole = (
+        found[found["layer"] > 0],
+        found[found["layer"] == 0].set_index(["factor", "strength"]),
+    )
     worst, deepest = alone.loc[alone["value"].idxmin()], sinks["softmax"].idxmax()
     at = worst["strength"]
-    changes = {name: style.change(*whole.loc[(name, at), ["value", "low", "high"]]) for name in ("high", "uniform")}
-    return changes | sinks.loc[deepest].to_dict() | {
-        "model": labels.model_title("minilm"), "strength": at, "pairs": worst["n"], "texts": frame["n"].iloc[-1],
-        "layer": worst["layer"], "alone": worst["value"], "sink": deepest,
-        "others": {name: whole.loc[(name, 0.0), "value"] for name in labels.ALGORITHMS if (name, 0.0) in whole.index},
-    }  # fmt: skip
+    changes = {
+        name: style.change(*whole.loc[(name, at), ["value", "low", "high"]])
+        for name in ("high", "uniform")
+    }
+    return (
+        changes
+        | sinks.loc[deepest].to_dict()
+        | {
+            "model": labels.model_title("minilm"),
+            "strength": at,
+            "pairs": worst["n"],
+            "texts": frame["n"].iloc[-1],
+            "layer": worst["layer"],
+            "alone": worst["value"],
+            "sink": deepest,
+            "others": {
+                name: whole.loc[(name, 0.0), "value"]
+                for name in labels.ALGORITHMS
+                if (name, 0.0) in whole.index
+            },
+        }
+    )
 
 
 def sides(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
     """A measure's mean over heads and texts, a row a layer, a column for each of `MATRIX_LOOKS`."""
-    return frame[frame["of"] == measure].pivot(index="layer", columns="factor", values="value")[list(MATRIX_LOOKS)]
+    return frame[frame["of"] == measure].pivot(index="layer", columns="factor", values="value")[
+        list(MATRIX_LOOKS)
+    ]
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw similarity against λ, one layer alone, and the largest column by layer."""
     said, draws = numbers(frame), enumerate((_strengths, _alone, layer_axes))
-    return style.headed(width, 2.2, [(style.heading("retrofit", at, **said), draw, frame) for at, draw in draws])
+    return style.headed(
+        width, 2.2, [(style.heading("retrofit", at, **said), draw, frame) for at, draw in draws]
+    )
 
 
 def _strengths(ax: Axes, frame: pd.DataFrame) -> None:
-    """Draw each form's difference over λ with its band, down to `LEAST`; what lies below is named with its value."""
+    """Draw each form's difference over λ with its band, down to `LEAST`; what lies below is named
+    with its value.
+    """
     whole = frame[(frame["of"] == "similarity") & (frame["layer"] == 0)]
     ends, names, last = {}, {}, whole["strength"].max()
     ax.axhline(0, color="0.5", lw=0.8, ls=":", zorder=0)
-    for name in ("high", "low", "uniform"):  # the forms that have a strength
+    # the forms that have a strength
+    for name in ("high", "low", "uniform"):
         look, rows = style.LOOKS[name], whole[whole["factor"] == name]
-        ax.fill_between(rows["strength"], rows["low"], rows["high"], color=look.colour, alpha=0.15, lw=0)
+        ax.fill_between(
+            rows["strength"], rows["low"], rows["high"], color=look.colour, alpha=0.15, lw=0
+        )
         ax.plot(rows["strength"], rows["value"], marker=look.marker, color=look.colour)
         end = rows["value"].iloc[-1]
         below = style.minus(f" ({end:.1f} at {last:g})") if end < LEAST else ""
         ends[name], names[name] = max(end, LEAST), labels.algorithm_title(name) + below
-    said = [f"{labels.algorithm_title(name)} {value:.1f}" for name, value in numbers(frame)["others"].items()]
-    ax.text(0.03, 0.04, style.minus("\n".join(["no λ:", *said])), fontsize=7, color="0.4", transform=ax.transAxes)
-    ax.set(xscale="log", xlabel="λ (nats)", ylabel="Similarity − plain (points)", ylim=(LEAST, -LEAST / 4))
+    said = [
+        f"{labels.algorithm_title(name)} {value:.1f}"
+        for name, value in numbers(frame)["others"].items()
+    ]
+    ax.text(
+        0.03,
+        0.04,
+        style.minus("\n".join(["no λ:", *said])),
+        fontsize=7,
+        color="0.4",
+        transform=ax.transAxes,
+    )
+    ax.set(
+        xscale="log",
+        xlabel="λ (nats)",
+        ylabel="Similarity − plain (points)",
+        ylim=(LEAST, -LEAST / 4),
+    )
     ax.xaxis.set_major_formatter(style.PLAIN)
     style.label_ends(ax, ends, names)
 
@@ -90,18 +155,33 @@ def _alone(ax: Axes, frame: pd.DataFrame) -> None:
     ax.axhline(0, color="0.5", lw=0.8, ls=":", zorder=0)
     ax.vlines(alone["layer"], alone["low"], alone["high"], color=HIGH)
     ax.plot(alone["layer"], alone["value"], style.LOOKS["high"].marker, color=HIGH)
-    ax.set(xlabel="The layer with the step", ylabel="Similarity − plain (points)", xticks=alone["layer"])
+    ax.set(
+        xlabel="The layer with the step",
+        ylabel="Similarity − plain (points)",
+        xticks=alone["layer"],
+    )
 
 
-def layer_axes(ax: Axes, frame: pd.DataFrame, measure: str = "largest_column_share", *, named: bool = True) -> Axes:
-    """Draw a measure by layer, of the plain model and of both sides of the step, each line `named` or for a legend."""
+def layer_axes(
+    ax: Axes, frame: pd.DataFrame, measure: str = "largest_column_share", *, named: bool = True
+) -> Axes:
+    """Draw a measure by layer, of the plain model and of both sides of the step, each line `named`
+    or for a legend.
+    """
     found = sides(frame, measure)
     for side, (*_, colour, dash, name) in MATRIX_LOOKS.items():
         ax.plot(found.index, found[side], dash, marker=".", color=colour, label=name)
         if named:
             middle = found.index[len(found) // 2]
-            ax.annotate(name, (middle, found.loc[middle, side]), (0, 4 if side == "softmax" else -10), ha="center",
-                        textcoords="offset points", color=colour, fontsize=7)  # fmt: skip
+            ax.annotate(
+                name,
+                (middle, found.loc[middle, side]),
+                (0, 4 if side == "softmax" else -10),
+                ha="center",
+                textcoords="offset points",
+                color=colour,
+                fontsize=7,
+            )
     ax.margins(y=0.15)
     ax.set(xlabel="Layer", ylabel=MEASURES[measure], xticks=found.index)
     return ax

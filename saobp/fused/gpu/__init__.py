@@ -1,8 +1,8 @@
 """Refined attention on a GPU, by Triton's kernels: no L x L matrix is kept, nor made.
 
-A sequence of at most `SHORT` tokens is one program a head; longer ones take three passes forward and four back. Numbers
-are those of `saobp.fused.tiled.sweeps` up to rounding. Without Triton, or with SAOBP_NATIVE=0 in the environment, those
-serve.
+A sequence of at most `SHORT` tokens is one program a head; longer ones take three passes forward
+and four back. Numbers are those of `saobp.fused.tiled.sweeps` up to rounding. Without Triton, or
+with SAOBP_NATIVE=0 in the environment, those serve.
 """
 
 import math
@@ -23,7 +23,8 @@ SHORT = 128
 """Longest sequence whose matrix a program holds."""
 
 ROOM = 256
-"""Bytes that a token of a sequence in one tile may have: a GPU's fast memory holds it four times."""
+"""Bytes that a token of a sequence in one tile may have: a GPU's fast memory holds it four times.
+"""
 
 WIDEST = 128
 """Widest heads that a tile has room for."""
@@ -44,7 +45,11 @@ def kernels() -> dict[str, Any] | None:
         from saobp.fused.gpu import backward, forward, short
     except ImportError:
         return None
-    return vars(forward) | vars(backward) | {"attend_short": short.attend, "gradients_short": short.gradients}
+    return (
+        vars(forward)
+        | vars(backward)
+        | {"attend_short": short.attend, "gradients_short": short.gradients}
+    )
 
 
 def serves(call: Call, query: Tensor, value: Tensor) -> bool:
@@ -76,7 +81,8 @@ class OnGpu(torch.autograd.Function):
 
 @cache
 def line_of(change: float, error: float) -> tuple[float, float, int]:
-    """Return slope and height of the line nearest to one over a message, and the Newton steps from it to an error.
+    """Return slope and height of the line nearest to one over a message, and the Newton steps from
+    it to an error.
 
     Messages lie between 1 and 1 + change; each step squares the line's error.
     """
@@ -90,14 +96,19 @@ class Launch:
     """A call's tensors, sizes and options as the kernels take them."""
 
     def __init__(self, call: Call, query: Tensor, key: Tensor, value: Tensor, *given: Tensor):
-        self.inputs = [x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value, *given)]
+        self.inputs = [
+            x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value, *given)
+        ]
         self.batch, self.heads, self.length, self.width = query.shape
         self.depth, self.scale = value.shape[3], (call.scale * TO_BITS,)
-        self.is_short = self.length <= SHORT and max(self.width, self.depth) * query.element_size() <= ROOM
+        self.is_short = (
+            self.length <= SHORT and max(self.width, self.depth) * query.element_size() <= ROOM
+        )
         slope, height, steps = line_of(call.change, ROUNDING[query.dtype])
         self.lines = (call.change, slope, height)
         self.sizes = (self.length, self.width, self.depth, self.heads)
-        self.real, self.bits, self.drops = self.inputs[0], self.inputs[:1] * 2, (0, 1.0)  # where nobody looks
+        # where nobody looks
+        self.real, self.bits, self.drops = self.inputs[0], self.inputs[:1] * 2, (0, 1.0)
         if call.real is not None:
             self.real = call.real[:: self.heads].contiguous().view(torch.uint8)
         if call.dropout is not None:
@@ -124,7 +135,9 @@ class Launch:
 
     def numbers(self, count: int) -> list[Tensor]:
         """Return room for as many numbers of each row, (batch, head, L) each."""
-        return [*self.real.new_empty(count, self.batch, self.heads, self.length, dtype=torch.float32)]
+        return [
+            *self.real.new_empty(count, self.batch, self.heads, self.length, dtype=torch.float32)
+        ]
 
     def blocks(self, *, back: bool) -> dict[str, Any]:
         """Return how many queries and keys a tile has, and how many warps work on it."""
@@ -136,11 +149,15 @@ class Launch:
     def one_block(self, *, back: bool) -> dict[str, Any]:
         """Return how many tokens a tile has that holds a sequence, and how many warps work on it.
 
-        Forward, two programs share a multiprocessor where there are more of them: each has half of its registers.
+        Forward, two programs share a multiprocessor where there are more of them: each has half of
+        its registers.
         """
         places = room(self.length)
         found = {"PLACES": places, "RAGGED": self.ragged(places), "num_warps": max(1, places // 16)}
-        several = self.batch * self.heads > processors(self.real.device) and self.inputs[0].dtype is not torch.float32
+        several = (
+            self.batch * self.heads > processors(self.real.device)
+            and self.inputs[0].dtype is not torch.float32
+        )
         return found | ({"maxnreg": 128} if places == SHORT and several and not back else {})
 
 
@@ -156,7 +173,9 @@ def room(width: int) -> int:
 
 
 def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-    """Return the output (batch, head, L, D) and, where L is long, row sums, loads and normalisers (batch, head, L)."""
+    """Return the output (batch, head, L, D) and, where L is long, row sums, loads and normalisers
+    (batch, head, L).
+    """
     of, run = Launch(call, query, key, value), kernels()
     out, rest = of.rows(of.depth, value), (*of.scale, *of.lines, *of.sizes, *of.drops, *of.steps)
     if of.is_short:
@@ -168,18 +187,24 @@ def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor
     asked, sizes = (*of.inputs[:2], of.real, sums), (of.length, of.width, of.heads, *of.steps[:6])
     run["row_sums"][by_query](*asked, *of.scale, *sizes, **tile)
     run["key_loads"][by_key](*asked, loads, *of.scale, call.change, *sizes, **tile)
-    run["means"][by_query](*of.inputs, of.real, *of.bits, sums, loads, normalisers, out, *rest, **tile, **of.whole)
+    run["means"][by_query](
+        *of.inputs, of.real, *of.bits, sums, loads, normalisers, out, *rest, **tile, **of.whole
+    )
     return [out, sums, loads, normalisers]
 
 
 def gradients(call: Call, query: Tensor, key: Tensor, value: Tensor, *kept: Tensor) -> list[Tensor]:
-    """Return the gradients of query, key and value from those three, what `attend` kept and the output's."""
+    """Return the gradients of query, key and value from those three, what `attend` kept and the
+    output's.
+    """
     of, run = Launch(call, query, key, value, kept[-1]), kernels()
     results = to_query, to_key, to_value = [of.rows(x.shape[3], x) for x in (query, key, value)]
     rest = (*of.scale, call.scale, *of.lines, *of.sizes, *of.drops, *of.steps)
     if of.is_short:
         options = of.tile | of.whole | of.one_block(back=True)
-        run["gradients_short"][of.grid(SHORT)](*of.inputs, of.real, *of.bits, *results, *rest, **options)
+        run["gradients_short"][of.grid(SHORT)](
+            *of.inputs, of.real, *of.bits, *results, *rest, **options
+        )
         return results
     mean, *sums = kept[:-1]
     dots, heard, rests = of.numbers(3)
@@ -187,7 +212,9 @@ def gradients(call: Call, query: Tensor, key: Tensor, value: Tensor, *kept: Tens
     by_query, by_key = of.grid(options["QUERIES"]), of.grid(options["KEYS"])
     inputs = (*of.inputs, of.real, *of.bits, *sums, dots, heard)
     sizes = (of.length, of.depth, of.heads, *of.steps[9:])
-    run["products"][by_query](mean, of.inputs[3], dots, *sizes, QUERIES=options["QUERIES"], DEPTH=options["DEPTH"])
+    run["products"][by_query](
+        mean, of.inputs[3], dots, *sizes, QUERIES=options["QUERIES"], DEPTH=options["DEPTH"]
+    )
     run["to_values"][by_key](*inputs, to_value, *rest, **options)
     run["to_queries"][by_query](*inputs, rests, to_query, *rest, **options)
     run["to_keys"][by_key](*inputs, rests, to_key, *rest, **options)

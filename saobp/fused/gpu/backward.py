@@ -20,22 +20,55 @@ from saobp.fused.gpu.tiles import (
 
 
 @triton.jit
-def products(mean, given, found, length, depth, heads, g_sequence, g_head, g_row,
-             QUERIES: tl.constexpr, DEPTH: tl.constexpr):  # fmt: skip
+def products(
+    mean,
+    given,
+    found,
+    length,
+    depth,
+    heads,
+    g_sequence,
+    g_head,
+    g_row,
+    QUERIES: tl.constexpr,
+    DEPTH: tl.constexpr,
+):
     """Products of the output and its gradient, o . do, by row."""
     head, rows = tl.program_id(1), tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
     start = head_in(mean, length, heads, depth)
     o = load_rows(start, heads * depth, rows, length, depth, DEPTH, True).to(tl.float32)
-    g = load_rows(head_of(given, g_sequence, g_head, heads), g_row, rows, length, depth, DEPTH, True).to(tl.float32)
+    g = load_rows(
+        head_of(given, g_sequence, g_head, heads), g_row, rows, length, depth, DEPTH, True
+    ).to(tl.float32)
     tl.store(found + head * length + rows, tl.sum(o * g, 1), mask=rows < length)
 
 
 @triton.jit
 def before_and_after(
-    k, q, rows, load, hidden, real, sums, normalisers, top, wild, scale, change, slope, height, length,
-    STEPS: tl.constexpr, RAGGED: tl.constexpr, PADDED: tl.constexpr, OWN: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Attention, one over messages, refined probabilities and the messages' changes of a tile (key, query)."""
+    k,
+    q,
+    rows,
+    load,
+    hidden,
+    real,
+    sums,
+    normalisers,
+    top,
+    wild,
+    scale,
+    change,
+    slope,
+    height,
+    length,
+    STEPS: tl.constexpr,
+    RAGGED: tl.constexpr,
+    PADDED: tl.constexpr,
+    OWN: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Attention, one over messages, refined probabilities and the messages' changes of a tile (key,
+    query).
+    """
     before = load_numbers(sums, rows, length, float("inf"), RAGGED)[None, :]
     after = load_numbers(normalisers, rows, length, float("inf"), RAGGED)[None, :]
     changes = changes_of(rows, real, length, change, PADDED)[None, :]
@@ -44,23 +77,76 @@ def before_and_after(
         scores += hidden
     attention = tl.exp2(scores - before)
     once = over(1 + changes * attention, slope, height, STEPS)
-    return attention, once, refined_of(scores, attention, once, load, after, top, wild, OWN), changes
+    return (
+        attention,
+        once,
+        refined_of(scores, attention, once, load, after, top, wild, OWN),
+        changes,
+    )
 
 
 @triton.jit
 def to_values(
-    query, key, value, given, real, query_bits, key_bits, sums, loads, normalisers, dots, heard, out,
-    scale, nats, change, slope, height, length, width, depth, heads, threshold, kept,
-    q_sequence, q_head, q_row, k_sequence, k_head, k_row, v_sequence, v_head, v_row, g_sequence, g_head, g_row,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr, STEPS: tl.constexpr,
-    RAGGED: tl.constexpr, PADDED: tl.constexpr, DROPS: tl.constexpr, OWN: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
+    query,
+    key,
+    value,
+    given,
+    real,
+    query_bits,
+    key_bits,
+    sums,
+    loads,
+    normalisers,
+    dots,
+    heard,
+    out,
+    scale,
+    nats,
+    change,
+    slope,
+    height,
+    length,
+    width,
+    depth,
+    heads,
+    threshold,
+    kept,
+    q_sequence,
+    q_head,
+    q_row,
+    k_sequence,
+    k_head,
+    k_row,
+    v_sequence,
+    v_head,
+    v_row,
+    g_sequence,
+    g_head,
+    g_row,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    DEPTH: tl.constexpr,
+    STEPS: tl.constexpr,
+    RAGGED: tl.constexpr,
+    PADDED: tl.constexpr,
+    DROPS: tl.constexpr,
+    OWN: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
     """The gradient of values, and what reaches the keys' loads, H."""
     head, columns = tl.program_id(1), tl.program_id(0) * KEYS + tl.arange(0, KEYS)
     real, first = real + head // heads * length, head * length
-    queries, gradients = head_of(query, q_sequence, q_head, heads), head_of(given, g_sequence, g_head, heads)
-    k = load_rows(head_of(key, k_sequence, k_head, heads), k_row, columns, length, width, WIDTH, RAGGED)
-    v = load_rows(head_of(value, v_sequence, v_head, heads), v_row, columns, length, depth, DEPTH, RAGGED)
+    queries, gradients = (
+        head_of(query, q_sequence, q_head, heads),
+        head_of(given, g_sequence, g_head, heads),
+    )
+    k = load_rows(
+        head_of(key, k_sequence, k_head, heads), k_row, columns, length, width, WIDTH, RAGGED
+    )
+    v = load_rows(
+        head_of(value, v_sequence, v_head, heads), v_row, columns, length, depth, DEPTH, RAGGED
+    )
     load = load_numbers(loads + first, columns, length, 0.0, RAGGED)[:, None]
     top, wild = top_of(loads + first, length)
     hidden = hidden_of(columns, real, length, PADDED)[:, None]
@@ -73,33 +159,102 @@ def to_values(
         g = load_rows(gradients, g_row, rows, length, depth, DEPTH, RAGGED)
         dot = load_numbers(dots + first, rows, length, 0.0, RAGGED)[None, :]
         _, _, refined, _ = before_and_after(
-            k, q, rows, load, hidden, real, sums + first, normalisers + first, top, wild, scale, change, slope, height,
-            length, STEPS, RAGGED, PADDED, OWN, PRECISION,
-        )  # fmt: skip
+            k,
+            q,
+            rows,
+            load,
+            hidden,
+            real,
+            sums + first,
+            normalisers + first,
+            top,
+            wild,
+            scale,
+            change,
+            slope,
+            height,
+            length,
+            STEPS,
+            RAGGED,
+            PADDED,
+            OWN,
+            PRECISION,
+        )
         lost += tl.sum(refined * dot, 1)
         if DROPS:
             asking = load_numbers(query_bits + first, rows, length, 0, RAGGED)[None, :]
             refined *= kept_of(asking, asked, threshold, kept)
         found += tl.dot(refined.to(g.dtype), g, input_precision=PRECISION)
-    tl.store(heard + first + columns, tl.sum(found * v.to(tl.float32), 1) - lost, mask=columns < length)
+    tl.store(
+        heard + first + columns, tl.sum(found * v.to(tl.float32), 1) - lost, mask=columns < length
+    )
     start = head_in(out, length, heads, depth)
     store_rows(start, heads * depth, columns, length, depth, found, DEPTH, RAGGED)
 
 
 @triton.jit
 def to_keys(
-    query, key, value, given, real, query_bits, key_bits, sums, loads, normalisers, dots, heard, rests, out,
-    scale, nats, change, slope, height, length, width, depth, heads, threshold, kept,
-    q_sequence, q_head, q_row, k_sequence, k_head, k_row, v_sequence, v_head, v_row, g_sequence, g_head, g_row,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr, STEPS: tl.constexpr,
-    RAGGED: tl.constexpr, PADDED: tl.constexpr, DROPS: tl.constexpr, OWN: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
+    query,
+    key,
+    value,
+    given,
+    real,
+    query_bits,
+    key_bits,
+    sums,
+    loads,
+    normalisers,
+    dots,
+    heard,
+    rests,
+    out,
+    scale,
+    nats,
+    change,
+    slope,
+    height,
+    length,
+    width,
+    depth,
+    heads,
+    threshold,
+    kept,
+    q_sequence,
+    q_head,
+    q_row,
+    k_sequence,
+    k_head,
+    k_row,
+    v_sequence,
+    v_head,
+    v_row,
+    g_sequence,
+    g_head,
+    g_row,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    DEPTH: tl.constexpr,
+    STEPS: tl.constexpr,
+    RAGGED: tl.constexpr,
+    PADDED: tl.constexpr,
+    DROPS: tl.constexpr,
+    OWN: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
     """The gradient of keys."""
     head, columns = tl.program_id(1), tl.program_id(0) * KEYS + tl.arange(0, KEYS)
     real, first = real + head // heads * length, head * length
-    queries, gradients = head_of(query, q_sequence, q_head, heads), head_of(given, g_sequence, g_head, heads)
-    k = load_rows(head_of(key, k_sequence, k_head, heads), k_row, columns, length, width, WIDTH, RAGGED)
-    v = load_rows(head_of(value, v_sequence, v_head, heads), v_row, columns, length, depth, DEPTH, RAGGED)
+    queries, gradients = (
+        head_of(query, q_sequence, q_head, heads),
+        head_of(given, g_sequence, g_head, heads),
+    )
+    k = load_rows(
+        head_of(key, k_sequence, k_head, heads), k_row, columns, length, width, WIDTH, RAGGED
+    )
+    v = load_rows(
+        head_of(value, v_sequence, v_head, heads), v_row, columns, length, depth, DEPTH, RAGGED
+    )
     load = load_numbers(loads + first, columns, length, 0.0, RAGGED)[:, None]
     top, wild = top_of(loads + first, length)
     hidden = hidden_of(columns, real, length, PADDED)[:, None]
@@ -113,9 +268,27 @@ def to_keys(
         g = load_rows(gradients, g_row, rows, length, depth, DEPTH, RAGGED)
         dot = load_numbers(dots + first, rows, length, 0.0, RAGGED)[None, :]
         attention, once, refined, changes = before_and_after(
-            k, q, rows, load, hidden, real, sums + first, normalisers + first, top, wild, scale, change, slope, height,
-            length, STEPS, RAGGED, PADDED, OWN, PRECISION,
-        )  # fmt: skip
+            k,
+            q,
+            rows,
+            load,
+            hidden,
+            real,
+            sums + first,
+            normalisers + first,
+            top,
+            wild,
+            scale,
+            change,
+            slope,
+            height,
+            length,
+            STEPS,
+            RAGGED,
+            PADDED,
+            OWN,
+            PRECISION,
+        )
         through = tl.dot(v, tl.trans(g), input_precision=PRECISION)
         if DROPS:
             asking = load_numbers(query_bits + first, rows, length, 0, RAGGED)[None, :]
@@ -129,18 +302,67 @@ def to_keys(
 
 @triton.jit
 def to_queries(
-    query, key, value, given, real, query_bits, key_bits, sums, loads, normalisers, dots, heard, rests, out,
-    scale, nats, change, slope, height, length, width, depth, heads, threshold, kept,
-    q_sequence, q_head, q_row, k_sequence, k_head, k_row, v_sequence, v_head, v_row, g_sequence, g_head, g_row,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr, STEPS: tl.constexpr,
-    RAGGED: tl.constexpr, PADDED: tl.constexpr, DROPS: tl.constexpr, OWN: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
+    query,
+    key,
+    value,
+    given,
+    real,
+    query_bits,
+    key_bits,
+    sums,
+    loads,
+    normalisers,
+    dots,
+    heard,
+    rests,
+    out,
+    scale,
+    nats,
+    change,
+    slope,
+    height,
+    length,
+    width,
+    depth,
+    heads,
+    threshold,
+    kept,
+    q_sequence,
+    q_head,
+    q_row,
+    k_sequence,
+    k_head,
+    k_row,
+    v_sequence,
+    v_head,
+    v_row,
+    g_sequence,
+    g_head,
+    g_row,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    DEPTH: tl.constexpr,
+    STEPS: tl.constexpr,
+    RAGGED: tl.constexpr,
+    PADDED: tl.constexpr,
+    DROPS: tl.constexpr,
+    OWN: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
     """The gradient of queries, and the row sums of t."""
     head, rows = tl.program_id(1), tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
     real, first = real + head // heads * length, head * length
-    keys, values = head_of(key, k_sequence, k_head, heads), head_of(value, v_sequence, v_head, heads)
-    q = load_rows(head_of(query, q_sequence, q_head, heads), q_row, rows, length, width, WIDTH, RAGGED)
-    g = load_rows(head_of(given, g_sequence, g_head, heads), g_row, rows, length, depth, DEPTH, RAGGED)
+    keys, values = (
+        head_of(key, k_sequence, k_head, heads),
+        head_of(value, v_sequence, v_head, heads),
+    )
+    q = load_rows(
+        head_of(query, q_sequence, q_head, heads), q_row, rows, length, width, WIDTH, RAGGED
+    )
+    g = load_rows(
+        head_of(given, g_sequence, g_head, heads), g_row, rows, length, depth, DEPTH, RAGGED
+    )
     before = load_numbers(sums + first, rows, length, float("inf"), RAGGED)[:, None]
     after = load_numbers(normalisers + first, rows, length, float("inf"), RAGGED)[:, None]
     dot = load_numbers(dots + first, rows, length, 0.0, RAGGED)[:, None]
@@ -172,4 +394,6 @@ def to_queries(
         average += tl.dot(attention.to(k.dtype), k, input_precision=PRECISION)
     tl.store(rests + first + rows, rest, mask=rows < length)
     found = (found - rest[:, None] * average) * nats
-    store_rows(head_in(out, length, heads, width), heads * width, rows, length, width, found, WIDTH, RAGGED)
+    store_rows(
+        head_in(out, length, heads, width), heads * width, rows, length, width, found, WIDTH, RAGGED
+    )

@@ -1,4 +1,6 @@
-"""The output of refined attention (Eq. 9-11), in three passes: row sums, loads of the keys, means."""
+"""The output of refined attention (Eq. 9-11), in three passes: row sums, loads of the keys,
+means.
+"""
 
 import triton
 import triton.language as tl
@@ -20,15 +22,34 @@ from saobp.fused.gpu.tiles import (
 
 @triton.jit
 def row_sums(
-    query, key, real, found, scale, length, width, heads, q_sequence, q_head, q_row, k_sequence, k_head, k_row,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr, RAGGED: tl.constexpr, PADDED: tl.constexpr,
+    query,
+    key,
+    real,
+    found,
+    scale,
+    length,
+    width,
+    heads,
+    q_sequence,
+    q_head,
+    q_row,
+    k_sequence,
+    k_head,
+    k_row,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    RAGGED: tl.constexpr,
+    PADDED: tl.constexpr,
     PRECISION: tl.constexpr,
-):  # fmt: skip
+):
     """Logarithms of the rows' normalisers before refinement."""
     head, rows = tl.program_id(1), tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
     real += head // heads * length
     keys = head_of(key, k_sequence, k_head, heads)
-    q = load_rows(head_of(query, q_sequence, q_head, heads), q_row, rows, length, width, WIDTH, RAGGED)
+    q = load_rows(
+        head_of(query, q_sequence, q_head, heads), q_row, rows, length, width, WIDTH, RAGGED
+    )
     largest, total = tl.full([QUERIES], -float("inf"), tl.float32), tl.zeros([QUERIES], tl.float32)
     for start in range(0, length, KEYS):
         columns = start + tl.arange(0, KEYS)
@@ -44,16 +65,36 @@ def row_sums(
 
 @triton.jit
 def key_loads(
-    query, key, real, sums, found, scale, change, length, width, heads,
-    q_sequence, q_head, q_row, k_sequence, k_head, k_row,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr, RAGGED: tl.constexpr, PADDED: tl.constexpr,
+    query,
+    key,
+    real,
+    sums,
+    found,
+    scale,
+    change,
+    length,
+    width,
+    heads,
+    q_sequence,
+    q_head,
+    q_row,
+    k_sequence,
+    k_head,
+    k_row,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    RAGGED: tl.constexpr,
+    PADDED: tl.constexpr,
     PRECISION: tl.constexpr,
-):  # fmt: skip
+):
     """Logarithms of the keys' loads: of the product of all messages about a key (Eq. 9)."""
     head, columns = tl.program_id(1), tl.program_id(0) * KEYS + tl.arange(0, KEYS)
     real += head // heads * length
     queries = head_of(query, q_sequence, q_head, heads)
-    k = load_rows(head_of(key, k_sequence, k_head, heads), k_row, columns, length, width, WIDTH, RAGGED)
+    k = load_rows(
+        head_of(key, k_sequence, k_head, heads), k_row, columns, length, width, WIDTH, RAGGED
+    )
     hidden = hidden_of(columns, real, length, PADDED)
     load = tl.zeros([KEYS], tl.float32)
     for start in range(0, length, QUERIES):
@@ -63,24 +104,65 @@ def key_loads(
         scores = tl.dot(k, tl.trans(q), input_precision=PRECISION) * scale
         if PADDED or RAGGED:
             scores += hidden[:, None]
-        messages = 1 + changes_of(rows, real, length, change, PADDED)[None, :] * tl.exp2(scores - before[None, :])
+        messages = 1 + changes_of(rows, real, length, change, PADDED)[None, :] * tl.exp2(
+            scores - before[None, :]
+        )
         load += tl.log2(tl.reduce(messages, 1, product))
     tl.store(found + head * length + columns, load, mask=columns < length)
 
 
 @triton.jit
 def means(
-    query, key, value, real, query_bits, key_bits, sums, loads, normalisers, out,
-    scale, change, slope, height, length, width, depth, heads, threshold, kept,
-    q_sequence, q_head, q_row, k_sequence, k_head, k_row, v_sequence, v_head, v_row,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr, STEPS: tl.constexpr,
-    RAGGED: tl.constexpr, PADDED: tl.constexpr, DROPS: tl.constexpr, OWN: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
+    query,
+    key,
+    value,
+    real,
+    query_bits,
+    key_bits,
+    sums,
+    loads,
+    normalisers,
+    out,
+    scale,
+    change,
+    slope,
+    height,
+    length,
+    width,
+    depth,
+    heads,
+    threshold,
+    kept,
+    q_sequence,
+    q_head,
+    q_row,
+    k_sequence,
+    k_head,
+    k_row,
+    v_sequence,
+    v_head,
+    v_row,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    DEPTH: tl.constexpr,
+    STEPS: tl.constexpr,
+    RAGGED: tl.constexpr,
+    PADDED: tl.constexpr,
+    DROPS: tl.constexpr,
+    OWN: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
     """Refined attention's output (Eq. 11), and the logarithms of its rows' normalisers."""
     head, rows = tl.program_id(1), tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
     real, first = real + head // heads * length, head * length
-    keys, values = head_of(key, k_sequence, k_head, heads), head_of(value, v_sequence, v_head, heads)
-    q = load_rows(head_of(query, q_sequence, q_head, heads), q_row, rows, length, width, WIDTH, RAGGED)
+    keys, values = (
+        head_of(key, k_sequence, k_head, heads),
+        head_of(value, v_sequence, v_head, heads),
+    )
+    q = load_rows(
+        head_of(query, q_sequence, q_head, heads), q_row, rows, length, width, WIDTH, RAGGED
+    )
     before = load_numbers(sums + first, rows, length, float("inf"), RAGGED)
     changes = changes_of(rows, real, length, change, PADDED)[:, None]
     top, wild = top_of(loads + first, length)

@@ -1,4 +1,6 @@
-"""Sequences that fit one tile: a head is one program, forward and backward, and nothing is kept in between."""
+"""Sequences that fit one tile: a head is one program, forward and backward, and nothing is kept in
+between.
+"""
 
 import triton
 import triton.language as tl
@@ -20,8 +22,16 @@ from saobp.fused.gpu.tiles import (
 
 @triton.jit
 def attention_of(
-    q, k, places, real, scale, length, RAGGED: tl.constexpr, PADDED: tl.constexpr, PRECISION: tl.constexpr
-):  # fmt: skip
+    q,
+    k,
+    places,
+    real,
+    scale,
+    length,
+    RAGGED: tl.constexpr,
+    PADDED: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
     """Attention of a head, whose rows beyond its length look at nothing."""
     scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
     if PADDED or RAGGED:
@@ -44,43 +54,138 @@ def refined_of(attention, messages, once, OWN: tl.constexpr, RAGGED: tl.constexp
 
 @triton.jit
 def attend(
-    query, key, value, real, query_bits, key_bits, out,
-    scale, change, slope, height, length, width, depth, heads, threshold, kept,
-    q_sequence, q_head, q_row, k_sequence, k_head, k_row, v_sequence, v_head, v_row,
-    PLACES: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr, STEPS: tl.constexpr, RAGGED: tl.constexpr,
-    PADDED: tl.constexpr, DROPS: tl.constexpr, OWN: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
+    query,
+    key,
+    value,
+    real,
+    query_bits,
+    key_bits,
+    out,
+    scale,
+    change,
+    slope,
+    height,
+    length,
+    width,
+    depth,
+    heads,
+    threshold,
+    kept,
+    q_sequence,
+    q_head,
+    q_row,
+    k_sequence,
+    k_head,
+    k_row,
+    v_sequence,
+    v_head,
+    v_row,
+    PLACES: tl.constexpr,
+    WIDTH: tl.constexpr,
+    DEPTH: tl.constexpr,
+    STEPS: tl.constexpr,
+    RAGGED: tl.constexpr,
+    PADDED: tl.constexpr,
+    DROPS: tl.constexpr,
+    OWN: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
     """Refined attention's output."""
     head, places = tl.program_id(1), tl.arange(0, PLACES)
     real, first = real + head // heads * length, head * length
-    q = load_rows(head_of(query, q_sequence, q_head, heads), q_row, places, length, width, WIDTH, RAGGED)
-    k = load_rows(head_of(key, k_sequence, k_head, heads), k_row, places, length, width, WIDTH, RAGGED)
-    v = load_rows(head_of(value, v_sequence, v_head, heads), v_row, places, length, depth, DEPTH, RAGGED)
+    q = load_rows(
+        head_of(query, q_sequence, q_head, heads), q_row, places, length, width, WIDTH, RAGGED
+    )
+    k = load_rows(
+        head_of(key, k_sequence, k_head, heads), k_row, places, length, width, WIDTH, RAGGED
+    )
+    v = load_rows(
+        head_of(value, v_sequence, v_head, heads), v_row, places, length, depth, DEPTH, RAGGED
+    )
     attention = attention_of(q, k, places, real, scale, length, RAGGED, PADDED, PRECISION)
     messages = 1 + changes_of(places, real, length, change, PADDED)[:, None] * attention
     refined = refined_of(attention, messages, over(messages, slope, height, STEPS), OWN, RAGGED)
     if DROPS:
         asking = load_numbers(query_bits + first, places, length, 0, RAGGED)[:, None]
-        refined *= kept_of(asking, load_numbers(key_bits + first, places, length, 0, RAGGED)[None, :], threshold, kept)
+        refined *= kept_of(
+            asking,
+            load_numbers(key_bits + first, places, length, 0, RAGGED)[None, :],
+            threshold,
+            kept,
+        )
     mean = tl.dot(refined.to(v.dtype), v, input_precision=PRECISION)
-    store_rows(head_in(out, length, heads, depth), heads * depth, places, length, depth, mean, DEPTH, RAGGED)
+    store_rows(
+        head_in(out, length, heads, depth),
+        heads * depth,
+        places,
+        length,
+        depth,
+        mean,
+        DEPTH,
+        RAGGED,
+    )
 
 
 @triton.jit
 def gradients(
-    query, key, value, given, real, query_bits, key_bits, to_query, to_key, to_value,
-    scale, nats, change, slope, height, length, width, depth, heads, threshold, kept,
-    q_sequence, q_head, q_row, k_sequence, k_head, k_row, v_sequence, v_head, v_row, g_sequence, g_head, g_row,
-    PLACES: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr, STEPS: tl.constexpr, RAGGED: tl.constexpr,
-    PADDED: tl.constexpr, DROPS: tl.constexpr, OWN: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
+    query,
+    key,
+    value,
+    given,
+    real,
+    query_bits,
+    key_bits,
+    to_query,
+    to_key,
+    to_value,
+    scale,
+    nats,
+    change,
+    slope,
+    height,
+    length,
+    width,
+    depth,
+    heads,
+    threshold,
+    kept,
+    q_sequence,
+    q_head,
+    q_row,
+    k_sequence,
+    k_head,
+    k_row,
+    v_sequence,
+    v_head,
+    v_row,
+    g_sequence,
+    g_head,
+    g_row,
+    PLACES: tl.constexpr,
+    WIDTH: tl.constexpr,
+    DEPTH: tl.constexpr,
+    STEPS: tl.constexpr,
+    RAGGED: tl.constexpr,
+    PADDED: tl.constexpr,
+    DROPS: tl.constexpr,
+    OWN: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
     """The gradients of query, key and value."""
     head, places = tl.program_id(1), tl.arange(0, PLACES)
     real, first = real + head // heads * length, head * length
-    q = load_rows(head_of(query, q_sequence, q_head, heads), q_row, places, length, width, WIDTH, RAGGED)
-    k = load_rows(head_of(key, k_sequence, k_head, heads), k_row, places, length, width, WIDTH, RAGGED)
-    v = load_rows(head_of(value, v_sequence, v_head, heads), v_row, places, length, depth, DEPTH, RAGGED)
-    g = load_rows(head_of(given, g_sequence, g_head, heads), g_row, places, length, depth, DEPTH, RAGGED)
+    q = load_rows(
+        head_of(query, q_sequence, q_head, heads), q_row, places, length, width, WIDTH, RAGGED
+    )
+    k = load_rows(
+        head_of(key, k_sequence, k_head, heads), k_row, places, length, width, WIDTH, RAGGED
+    )
+    v = load_rows(
+        head_of(value, v_sequence, v_head, heads), v_row, places, length, depth, DEPTH, RAGGED
+    )
+    g = load_rows(
+        head_of(given, g_sequence, g_head, heads), g_row, places, length, depth, DEPTH, RAGGED
+    )
     attention = attention_of(q, k, places, real, scale, length, RAGGED, PADDED, PRECISION)
     changes = changes_of(places, real, length, change, PADDED)[:, None]
     messages = 1 + changes * attention
@@ -89,16 +194,48 @@ def gradients(
     through, used = tl.dot(g, tl.trans(v), input_precision=PRECISION), refined
     if DROPS:
         asking = load_numbers(query_bits + first, places, length, 0, RAGGED)[:, None]
-        keep = kept_of(asking, load_numbers(key_bits + first, places, length, 0, RAGGED)[None, :], threshold, kept)
+        keep = kept_of(
+            asking,
+            load_numbers(key_bits + first, places, length, 0, RAGGED)[None, :],
+            threshold,
+            kept,
+        )
         through *= keep
         used = refined * keep
     found = tl.dot(tl.trans(used.to(g.dtype)), g, input_precision=PRECISION)
-    store_rows(head_in(to_value, length, heads, depth), heads * depth, places, length, depth, found, DEPTH, RAGGED)
+    store_rows(
+        head_in(to_value, length, heads, depth),
+        heads * depth,
+        places,
+        length,
+        depth,
+        found,
+        DEPTH,
+        RAGGED,
+    )
     through -= tl.sum(refined * through, 1)[:, None]
     heard = tl.sum(refined * through, 0)[None, :]
     back = to_attention(attention, once, refined, through, heard, changes, OWN)
     back = (back - attention * tl.sum(back, 1)[:, None]) * nats
     found = tl.dot(back.to(k.dtype), k, input_precision=PRECISION)
-    store_rows(head_in(to_query, length, heads, width), heads * width, places, length, width, found, WIDTH, RAGGED)
+    store_rows(
+        head_in(to_query, length, heads, width),
+        heads * width,
+        places,
+        length,
+        width,
+        found,
+        WIDTH,
+        RAGGED,
+    )
     found = tl.dot(tl.trans(back.to(q.dtype)), q, input_precision=PRECISION)
-    store_rows(head_in(to_key, length, heads, width), heads * width, places, length, width, found, WIDTH, RAGGED)
+    store_rows(
+        head_in(to_key, length, heads, width),
+        heads * width,
+        places,
+        length,
+        width,
+        found,
+        WIDTH,
+        RAGGED,
+    )

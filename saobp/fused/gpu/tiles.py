@@ -1,13 +1,16 @@
-"""What the kernels share: rows of a head, attention, messages, refined probabilities and dropout of a tile.
+"""What the kernels share: rows of a head, attention, messages, refined probabilities and dropout of
+a tile.
 
-In units of log 2, with scores s, attention a = e^(s - row), messages m = 1 + change a, loads g = sum over queries of
-log m, refined probabilities p = e^(s + g - normaliser) / m. Back, G = do v^T, H = column sums of p (G - o . do), and
+In units of log 2, with scores s, attention a = e^(s - row), messages m = 1 + change a, loads g =
+sum over queries of log m, refined probabilities p = e^(s + g - normaliser) / m. Back, G = do v^T, H
+= column sums of p (G - o . do), and
 
     t = p (G - o . do) / m + a change / m H,    gradient of s = t - a (row sum of t)
 
-A program has a head and a block of its queries or keys; `rows` and `columns` are their places in the sequence. A tile
-is (query, key) or (key, query), and what belongs to its queries and keys comes in a shape that fits. RAGGED says that
-blocks reach beyond a head's rows or columns, PADDED that some tokens are padding, OWN that a query hears itself too.
+A program has a head and a block of its queries or keys; `rows` and `columns` are their places in
+the sequence. A tile is (query, key) or (key, query), and what belongs to its queries and keys comes
+in a shape that fits. RAGGED says that blocks reach beyond a head's rows or columns, PADDED that
+some tokens are padding, OWN that a query hears itself too.
 """
 
 import triton
@@ -16,7 +19,8 @@ import triton.language as tl
 from saobp.fused.tiled import heads
 
 BLOCKED: tl.constexpr = tl.constexpr(heads.BLOCKED)
-MILD: tl.constexpr = tl.constexpr(90.0)  # largest spread of loads that float32 has room for as factors
+# largest spread of loads that float32 has room for as factors
+MILD: tl.constexpr = tl.constexpr(90.0)
 
 
 @triton.jit
@@ -38,7 +42,9 @@ def load_rows(start, step, rows, length, width, WIDTH: tl.constexpr, RAGGED: tl.
     columns = tl.arange(0, WIDTH)
     places = start + rows[:, None] * step + columns[None, :]
     if RAGGED:
-        return tl.load(places, mask=(rows[:, None] < length) & (columns[None, :] < width), other=0.0)
+        return tl.load(
+            places, mask=(rows[:, None] < length) & (columns[None, :] < width), other=0.0
+        )
     return tl.load(places)
 
 
@@ -46,7 +52,10 @@ def load_rows(start, step, rows, length, width, WIDTH: tl.constexpr, RAGGED: tl.
 def store_rows(start, step, rows, length, width, found, WIDTH: tl.constexpr, RAGGED: tl.constexpr):
     """Write some rows of a head."""
     columns = tl.arange(0, WIDTH)
-    places, found = start + rows[:, None] * step + columns[None, :], found.to(start.dtype.element_ty)
+    places, found = (
+        start + rows[:, None] * step + columns[None, :],
+        found.to(start.dtype.element_ty),
+    )
     if RAGGED:
         tl.store(places, found, mask=(rows[:, None] < length) & (columns[None, :] < width))
     else:
@@ -93,15 +102,19 @@ def top_of(loads, length):
     top, least = -float("inf"), float("inf")
     for start in range(0, length, 1024):
         places = start + tl.arange(0, 1024)
-        top = tl.maximum(top, tl.max(tl.load(loads + places, mask=places < length, other=-float("inf"))))
-        least = tl.minimum(least, tl.min(tl.load(loads + places, mask=places < length, other=float("inf"))))
+        top = tl.maximum(
+            top, tl.max(tl.load(loads + places, mask=places < length, other=-float("inf")))
+        )
+        least = tl.minimum(
+            least, tl.min(tl.load(loads + places, mask=places < length, other=float("inf")))
+        )
     return top, top - least > MILD
 
 
 @triton.jit
 def refined_of(scores, attention, once, load, normaliser, top, wild, OWN: tl.constexpr):
     """Refined probabilities of a tile; as a product where loads are not far apart."""
-    if wild:  # noqa: SIM108  a choice of the program, not of its entries
+    if wild:
         found = tl.exp2(scores + load - normaliser)
     else:
         found = attention * tl.exp2(load - top) * tl.exp2(top - normaliser)
@@ -117,7 +130,9 @@ def to_attention(attention, once, refined, through, heard, change, OWN: tl.const
 
 @triton.jit
 def kept_of(asking, asked, threshold, kept):
-    """`kept` where dropout keeps a pair and 0 elsewhere, from both bits, as `saobp.fused.dropout.Dropout.keep`."""
+    """`kept` where dropout keeps a pair and 0 elsewhere, from both bits, as
+    `saobp.fused.dropout.Dropout.keep`.
+    """
     bits = asking + asked
     bits = (bits ^ (bits >> 16)) * -2048144789
     bits = (bits ^ (bits >> 13)) * -1028477387

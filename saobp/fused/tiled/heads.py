@@ -1,7 +1,8 @@
 """Tiles of refined attention: a few heads and queries at a time, small enough to stay in the cache.
 
-`saobp.fused.tiled.sweeps` walks over these tiles forwards and, recomputing them, backwards. Between the two only
-vectors of length L per head are kept: what all queries together say about each key, and the rows' normalisers.
+`saobp.fused.tiled.sweeps` walks over these tiles forwards and, recomputing them, backwards. Between
+the two only vectors of length L per head are kept: what all queries together say about each key,
+and the rows' normalisers.
 """
 
 from dataclasses import dataclass
@@ -14,54 +15,82 @@ from saobp.fused.tiled.products import Wide
 from saobp.fused.tiled.tiles import buffer, is_single, queries_per_tile, scratch_for
 
 BLOCKED = -1e30
-"""Score of a pair that may not look at each other; finite, so that a row without any pair stays defined."""
+"""Score of a pair that may not look at each other; finite, so that a row without any pair stays
+defined.
+"""
 
 
 @dataclass(frozen=True)
 class Call:
     """What one call is told apart from its tensors."""
 
-    factor: str  # "high", "low" or "elemmul"
+    # "high", "low" or "elemmul"
+    factor: str
     scale: float
-    real: Tensor | None  # (head, L) boolean, None where nothing is padded
+    # (head, L) boolean, None where nothing is padded
+    real: Tensor | None
     causal: bool
     exclude_self: bool
-    strongest: float  # the largest strength, in nats
-    change: float | None  # e^-strength - 1, signed, where all real queries share it
-    one: Tensor  # 1, in the type of the probabilities
+    # the largest strength, in nats
+    strongest: float
+    # e^-strength - 1, signed, where all real queries share it
+    change: float | None
+    # 1, in the type of the probabilities
+    one: Tensor
     dropout: Dropout | None
 
     @property
     def is_common(self) -> bool:
-        """One strength of at most 0.5 and no order: what compiled passes, kernels and `saobp.fused.tiled.plain` do."""
-        return self.change is not None and self.strongest <= 0.5 and self.factor != "elemmul" and not self.causal
+        """One strength of at most 0.5 and no order: what compiled passes, kernels and
+        `saobp.fused.tiled.plain` do.
+        """
+        return (
+            self.change is not None
+            and self.strongest <= 0.5
+            and self.factor != "elemmul"
+            and not self.causal
+        )
 
 
 class Heads:
-    """A few heads of one call: query, key and value (head, L, D), strength (head, 1, 1), and their tiles."""
+    """A few heads of one call: query, key and value (head, L, D), strength (head, 1, 1), and their
+    tiles.
+    """
 
-    def __init__(self, call: Call, part: slice, inputs: tuple[Tensor, ...], shift: Tensor | None = None):
+    def __init__(
+        self, call: Call, part: slice, inputs: tuple[Tensor, ...], shift: Tensor | None = None
+    ):
         self.dtype = dtype = torch.promote_types(inputs[0].dtype, torch.float32)
         self.call, self.part = call, part
-        self.query, self.key, self.value, self.strength = (x if x.dtype == dtype else x.to(dtype) for x in inputs)
+        self.query, self.key, self.value, self.strength = (
+            x if x.dtype == dtype else x.to(dtype) for x in inputs
+        )
         self.count, self.length = self.value.shape[:2]
         self.real = None if call.real is None else call.real[part]
-        self.shared = call.change if self.real is None else None  # e^-strength - 1, where all messages have it
+        # e^-strength - 1, where all messages have it
+        self.shared = call.change if self.real is None else None
         if self.real is not None:
-            self.strength = self.strength * self.real[:, :, None]  # a padded query is silent
-        self.shift, self.shifts = shift, {}  # -log of the scores' normalisers: those known, those found here
+            # a padded query is silent
+            self.strength = self.strength * self.real[:, :, None]
+        # -log of the scores' normalisers: those known, those found here
+        self.shift, self.shifts = shift, {}
         self.scratch = scratch_for(self.value)
         self.all = slice(0, self.length) if is_single(self.length) else None
-        self.raw = 1  # the buffer of the scores: attention's own, unless they are still needed
-        self.current: slice | None = None  # tile whose attention and messages are in their buffers
-        self.kept: slice | None = None  # tile in buffer 4
+        # the buffer of the scores: attention's own, unless they are still needed
+        self.raw = 1
+        # tile whose attention and messages are in their buffers
+        self.current: slice | None = None
+        # tile in buffer 4
+        self.kept: slice | None = None
 
     def tiles(self) -> list[slice]:
         """Cut the queries into tiles."""
         if self.all:
             return [self.all]
         size = queries_per_tile(self.length)
-        return [slice(start, min(start + size, self.length)) for start in range(0, self.length, size)]
+        return [
+            slice(start, min(start + size, self.length)) for start in range(0, self.length, size)
+        ]
 
     def keys(self, rows: slice) -> int:
         """Return how many keys the queries of a tile may see."""
@@ -72,11 +101,15 @@ class Heads:
         return torch.expm1(-self.of(rows, self.strength))
 
     def of(self, rows: slice, tensor: Tensor) -> Tensor:
-        """Return what belongs to the queries of a tile; the tensor itself if it is one number a head."""
+        """Return what belongs to the queries of a tile; the tensor itself if it is one number a
+        head.
+        """
         return tensor if tensor.shape[1] in (1, rows.stop - rows.start) else tensor[:, rows]
 
     def buffer(self, number: int, rows: slice, dtype: torch.dtype | None = None) -> Tensor:
-        """Return scratch space (head, query, key) for a tile, which nobody has filled; one number, one memory."""
+        """Return scratch space (head, query, key) for a tile, which nobody has filled; one number,
+        one memory.
+        """
         shape = (self.count, rows.stop - rows.start, self.keys(rows))
         return buffer(self.scratch, number, shape, self.value, dtype or self.dtype)
 
@@ -89,7 +122,8 @@ class Heads:
         return found
 
     def attention(self, rows: slice) -> Tensor:
-        """Return the attention of a tile before refinement, in buffer 1, over its scores unless `raw` says otherwise.
+        """Return the attention of a tile before refinement, in buffer 1, over its scores unless
+        `raw` says otherwise.
 
         With several tiles the rows' normalisers are kept, and a tile seen again is one exponential.
         """
@@ -104,17 +138,23 @@ class Heads:
         return out.div_(total)
 
     def found_shift(self) -> Tensor | None:
-        """Return, and use from here on, minus the log normalisers of all rows; None with one tile."""
+        """Return, and use from here on, minus the log normalisers of all rows; None with one
+        tile.
+        """
         if self.shift is None and self.shifts:
             self.shift = torch.cat([self.shifts[rows.start] for rows in self.tiles()], 1)
         return self.shift
 
     def scores(self, rows: slice) -> Tensor:
-        """Return masked attention scores of a tile, less the rows' log normalisers if known, in buffer `raw`."""
+        """Return masked attention scores of a tile, less the rows' log normalisers if known, in
+        buffer `raw`.
+        """
         keys, out = self.keys(rows), self.buffer(self.raw, rows)
         key = self.key if keys == self.length else self.key[:, :keys]
         start, beta = (out, 0) if self.shift is None else (self.shift[:, rows], 1)
-        torch.baddbmm(start, self.of(rows, self.query), key.mT, beta=beta, alpha=self.call.scale, out=out)
+        torch.baddbmm(
+            start, self.of(rows, self.query), key.mT, beta=beta, alpha=self.call.scale, out=out
+        )
         if self.real is not None:
             out.masked_fill_(~self.real[:, None, :keys], BLOCKED)
         if self.call.causal:
@@ -124,16 +164,19 @@ class Heads:
         return out
 
     def messages(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """Return attention and messages over e^strength, 1 - c A_ik, of a tile (Eq. 9), in buffers 1 and 2.
+        """Return attention and messages over e^strength, 1 - c A_ik, of a tile (Eq. 9), in buffers
+        1 and 2.
 
-        The tile worked on last is not computed again, so a second sweep should start where the first ended.
+        The tile worked on last is not computed again, so a second sweep should start where the
+        first ended.
         """
         attention, messages = self.buffer(1, rows), self.buffer(2, rows)
         if self.current == rows:
             return attention, messages
         self.current = rows
         self.attention(rows)
-        if self.call.strongest > 0.5:  # 1 - c A has no digits left where A is 1; the interpolation has
+        # 1 - c A has no digits left where A is 1; the interpolation has
+        if self.call.strongest > 0.5:
             decay = torch.exp(-self.of(rows, self.strength))
             torch.lerp(self.call.one, decay, attention.clamp_(max=1), out=messages)
         elif self.shared is not None:
@@ -156,7 +199,9 @@ class Heads:
 
 
 class Means:
-    """Output of a few heads (head, L, D), and the sums of their rows' weights (head, L, 1) where they are kept."""
+    """Output of a few heads (head, L, D), and the sums of their rows' weights (head, L, 1) where
+    they are kept.
+    """
 
     def __init__(self, heads: Heads, out: Tensor, total: Tensor | None):
         self.heads, self.out, self.total = heads, out, total
@@ -177,7 +222,9 @@ class Means:
 
 
 class Gradients:
-    """Gradients of a few heads with respect to query, key, value (head, L, D) and strength (head, 1, 1)."""
+    """Gradients of a few heads with respect to query, key, value (head, L, D) and strength (head,
+    1, 1).
+    """
 
     def __init__(self, heads: Heads, results: tuple[Tensor, ...], *, strength: bool):
         self.heads, self.wants_strength, self.seen = heads, strength, False
@@ -193,8 +240,12 @@ class Gradients:
         self.seen = True
 
     def add_strength(self, rows: slice, by_change: Tensor) -> None:
-        """Take in the gradient with respect to e^-strength in a tile's messages; padded queries send none."""
-        by_query = by_change.sum(-1, keepdim=True) * -torch.exp(-self.heads.of(rows, self.heads.strength))
+        """Take in the gradient with respect to e^-strength in a tile's messages; padded queries
+        send none.
+        """
+        by_query = by_change.sum(-1, keepdim=True) * -torch.exp(
+            -self.heads.of(rows, self.heads.strength)
+        )
         if self.heads.real is not None:
             by_query = by_query * self.heads.real[:, rows, None]
         self.strength += by_query.sum(-2, keepdim=True)

@@ -1,7 +1,9 @@
-"""Refined attention in C (the folder `compiled`), made once for each processor that has a C compiler.
+"""Refined attention in C (the folder `compiled`), made once for each processor that has a C
+compiler.
 
-One call instead of torch's two products and seven passes for every tile. Without a compiler, or with the environment
-variable SAOBP_NATIVE=0, `saobp.fused.tiled.plain` gives the same numbers by torch, up to rounding.
+One call instead of torch's two products and seven passes for every tile. Without a compiler, or
+with the environment variable SAOBP_NATIVE=0, `saobp.fused.tiled.plain` gives the same numbers by
+torch, up to rounding.
 """
 
 import atexit
@@ -33,7 +35,9 @@ MAKING = threading.Lock()
 
 
 def passes() -> ctypes.CDLL | None:
-    """Return the compiled functions, None where they are switched off or cannot be made; made once for all threads."""
+    """Return the compiled functions, None where they are switched off or cannot be made; made once
+    for all threads.
+    """
     with MAKING:
         return made()
 
@@ -57,13 +61,21 @@ def made() -> ctypes.CDLL | None:
 
 
 def compiled(compiler: str, flags: tuple[str, ...]) -> Path:
-    """Compile the sources, unless they lie compiled in the user's cache, by these flags and for this processor."""
+    """Compile the sources, unless they lie compiled in the user's cache, by these flags and for
+    this processor.
+    """
     asked = repr(([source.read_text() for source in SOURCES], compiler, flags, processor()))
     folder = cache_folder()
     made = folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:16]}.so"
     if not made.exists():
         new = made.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-        command = [compiler, *flags, "-o", new, *(source for source in SOURCES if source.suffix == ".c")]
+        command = [
+            compiler,
+            *flags,
+            "-o",
+            new,
+            *(source for source in SOURCES if source.suffix == ".c"),
+        ]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
         new.replace(made)
     return made
@@ -73,7 +85,9 @@ def processor() -> str:
     """Return what tells this processor from another that the same home may be used on."""
     told = Path("/proc/cpuinfo")
     lines = told.read_text().splitlines() if told.exists() else []
-    return platform.machine() + next((x for x in lines if x.startswith(("flags", "Features"))), platform.processor())
+    return platform.machine() + next(
+        (x for x in lines if x.startswith(("flags", "Features"))), platform.processor()
+    )
 
 
 def cache_folder() -> Path:
@@ -83,7 +97,8 @@ def cache_folder() -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             return folder
-    except (OSError, RuntimeError):  # nowhere to write, or a user without a home
+    # nowhere to write, or a user without a home
+    except (OSError, RuntimeError):
         pass
     folder = tempfile.mkdtemp(prefix="saobp-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -91,9 +106,14 @@ def cache_folder() -> Path:
 
 
 class Rows(ctypes.Structure):
-    """A tensor (sequence, head, row, column) as C sees it: where it starts, and the steps of all but its columns."""
+    """A tensor (sequence, head, row, column) as C sees it: where it starts, and the steps of all
+    but its columns.
+    """
 
-    _fields_ = [("at", ctypes.c_void_p), *((name, ctypes.c_long) for name in ("sequence", "head", "row"))]
+    _fields_ = [
+        ("at", ctypes.c_void_p),
+        *((name, ctypes.c_long) for name in ("sequence", "head", "row")),
+    ]
 
     @classmethod
     def of(cls, tensor: Tensor) -> "Rows":
@@ -106,7 +126,10 @@ class Sizes(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("real", "query_bits", "key_bits")),
-        *((name, ctypes.c_long) for name in ("sequences", "heads", "length", "width", "depth", "threads")),
+        *(
+            (name, ctypes.c_long)
+            for name in ("sequences", "heads", "length", "width", "depth", "threads")
+        ),
         *((name, ctypes.c_float) for name in ("scale", "change", "kept")),
         *((name, ctypes.c_int) for name in ("own", "threshold")),
     ]
@@ -129,31 +152,44 @@ def serves(tensor: Tensor) -> bool:
 
 
 def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor] | None:
-    """Return the output (batch, head, L, D), the rows' normalisers (…, L, 1) and the keys' loads (…, 1, L).
+    """Return the output (batch, head, L, D), the rows' normalisers (…, L, 1) and the keys' loads
+    (…, 1, L).
 
     None if a load is too small beside the largest for float32, or no memory is left.
     """
     query, key, value = (side_by_side(x) for x in (query, key, value))
     results = out, *sums = room_like(value), *sums_like(query)
     rows, places = map(Rows.of, (query, key, value, out)), (x.data_ptr() for x in sums)
-    mild = passes().saobp_attend(*rows, *places, Sizes.of(call, query, value), math.exp(call.strongest - RANGE))
+    mild = passes().saobp_attend(
+        *rows, *places, Sizes.of(call, query, value), math.exp(call.strongest - RANGE)
+    )
     return [*results] if mild else None
 
 
 def gradients(call: Call, *tensors: Tensor) -> list[Tensor]:
-    """Return the gradients of query, key and value from those three, the results of `attend` and the output's."""
+    """Return the gradients of query, key and value from those three, the results of `attend` and
+    the output's.
+    """
     query, key, value, mean, total, load, given = (side_by_side(x) for x in tensors)
     results = [room_like(x) for x in (query, key, value)]
     rows = map(Rows.of, (query, key, value, mean, given, *results))
-    if not passes().saobp_gradients(*rows, total.data_ptr(), load.data_ptr(), Sizes.of(call, query, value)):
+    if not passes().saobp_gradients(
+        *rows, total.data_ptr(), load.data_ptr(), Sizes.of(call, query, value)
+    ):
         raise MemoryError("saobp_attention has no memory left for its gradient")
     return results
 
 
 def room_like(tensor: Tensor) -> Tensor:
-    """Return room of the same layout, if its columns lie side by side; rows that overlap give another."""
+    """Return room of the same layout, if its columns lie side by side; rows that overlap give
+    another.
+    """
     room = torch.empty_like(tensor)
-    return room if room.stride(-1) == 1 else torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    return (
+        room
+        if room.stride(-1) == 1
+        else torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    )
 
 
 def side_by_side(tensor: Tensor) -> Tensor:

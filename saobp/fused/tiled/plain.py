@@ -1,7 +1,9 @@
-"""Both passes in the common case: one strength, no order; by torch also no padding, no dropout, whole matrices.
+"""Both passes in the common case: one strength, no order; by torch also no padding, no dropout,
+whole matrices.
 
-The numbers are those of `saobp.fused.tiled.sweeps`. In a model of short sequences the interpreter takes as long as the
-numbers do, so this is one call of `saobp.fused.tiled.native`, or written out for torch where there is no compiler.
+The numbers are those of `saobp.fused.tiled.sweeps`. In a model of short sequences the interpreter
+takes as long as the numbers do, so this is one call of `saobp.fused.tiled.native`, or written out
+for torch where there is no compiler.
 """
 
 import torch
@@ -18,26 +20,38 @@ def is_plain(call: Call, query: Tensor) -> bool:
     return (
         call.is_common
         and query.dtype in (torch.float32, torch.float64)
-        and (native.serves(query) or (is_single(query.shape[2]) and call.real is None and call.dropout is None))
+        and (
+            native.serves(query)
+            or (is_single(query.shape[2]) and call.real is None and call.dropout is None)
+        )
     )
 
 
-def attention_and_messages(call: Call, query: Tensor, key: Tensor, scratch: dict) -> tuple[Tensor, Tensor]:
+def attention_and_messages(
+    call: Call, query: Tensor, key: Tensor, scratch: dict
+) -> tuple[Tensor, Tensor]:
     """Return attention and messages over e^strength (head, query, key), in buffers 1 and 2."""
     count, length, _ = query.shape
-    attention, messages = (buffer(scratch, n, (count, length, length), query, query.dtype) for n in (1, 2))
+    attention, messages = (
+        buffer(scratch, n, (count, length, length), query, query.dtype) for n in (1, 2)
+    )
     torch.baddbmm(attention, query, key.mT, beta=0, alpha=call.scale, out=attention)
     torch.softmax(attention, -1, out=attention)
     return attention, torch.add(call.one, attention, alpha=call.change, out=messages)
 
 
 def attend_plainly(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor] | None:
-    """Return the output, the rows' normalisers and the keys' loads; None where the loads need logarithms."""
+    """Return the output, the rows' normalisers and the keys' loads; None where the loads need
+    logarithms.
+    """
     if native.serves(query):
         return native.attend(call, query, key, value)
     results, scratch = [like(value, value.dtype), *sums_like(query)], scratch_for(query)
-    spread = call.strongest * query.shape[2]  # the most that loads can lie apart, in nats
-    for _, (asking, asked, meant, out, total, load) in parts(query, key, value, *results, length=query.shape[2]):
+    # the most that loads can lie apart, in nats
+    spread = call.strongest * query.shape[2]
+    for _, (asking, asked, meant, out, total, load) in parts(
+        query, key, value, *results, length=query.shape[2]
+    ):
         attention, messages = attention_and_messages(call, asking, asked, scratch)
         if spread <= RANGE / 2:
             found = messages.prod(-2, keepdim=True)
@@ -55,7 +69,9 @@ def attend_plainly(call: Call, query: Tensor, key: Tensor, value: Tensor) -> lis
 
 
 def backward_plainly(call: Call, *tensors: Tensor) -> list[Tensor]:
-    """Return the gradients of query, key and value from those three, the forward pass's results and its gradient."""
+    """Return the gradients of query, key and value from those three, the forward pass's results and
+    its gradient.
+    """
     if native.serves(tensors[0]):
         return native.gradients(call, *tensors)
     results, scratch = [like(x, x.dtype) for x in tensors[:3]], scratch_for(tensors[0])
@@ -71,16 +87,26 @@ def backward_plainly(call: Call, *tensors: Tensor) -> list[Tensor]:
         heard.add_((to_value * value).sum(-1).unsqueeze(1)).mul_(load)
         to_value.mul_(load.mT)
         torch.baddbmm(last, given, value.mT, out=through)
-        scores = scores_gradient(messages, attention, through, load, heard, call.change, not call.exclude_self)
+        scores = scores_gradient(
+            messages, attention, through, load, heard, call.change, not call.exclude_self
+        )
         torch.baddbmm(to_query, scores, key, beta=0, alpha=call.scale, out=to_query)
         torch.baddbmm(to_key, scores.mT, query, beta=0, alpha=call.scale, out=to_key)
     return results
 
 
 def scores_gradient(
-    messages: Tensor, attention: Tensor, through: Tensor, load: Tensor, heard: Tensor, change: float, own: bool
+    messages: Tensor,
+    attention: Tensor,
+    through: Tensor,
+    load: Tensor,
+    heard: Tensor,
+    change: float,
+    own: bool,
 ) -> Tensor:
-    """Return the gradient of scores from that of weights, `through`, in the memory of the messages."""
+    """Return the gradient of scores from that of weights, `through`, in the memory of the
+    messages.
+    """
     through.mul_(load)
     if own:
         through.addcdiv_(heard.mul_(change), messages)

@@ -1,13 +1,15 @@
-"""How refined attention goes over its tiles: as a product where float32 has the range, else in logarithms.
+"""How refined attention goes over its tiles: as a product where float32 has the range, else in
+logarithms.
 
-Write p for the softmax of the scores, t = 1 - c p for a message over e^strength, g_k = sum_i log t_ik for
-what all queries say about key k, and r for the refined probabilities (Eq. 11; without "- log t_jk" if a query
-receives its own message too):
+Write p for the softmax of the scores, t = 1 - c p for a message over e^strength, g_k = sum_i log
+t_ik for what all queries say about key k, and r for the refined probabilities (Eq. 11; without "-
+log t_jk" if a query receives its own message too):
 
     log r_jk = log p_jk + g_k - log t_jk + const
 
-Back through the row normaliser, dy_jk = r_jk (dr_jk - do_j . o_j) is the gradient that reaches log r_jk. Its
-column sums, the gradient of g, need no sweep of their own: they come with dv, from one column more.
+Back through the row normaliser, dy_jk = r_jk (dr_jk - do_j . o_j) is the gradient that reaches log
+r_jk. Its column sums, the gradient of g, need no sweep of their own: they come with dv, from one
+column more.
 """
 
 import torch
@@ -18,7 +20,9 @@ from saobp.fused.tiled.products import RANGE, Wide, average, log_sum, paired, so
 
 
 def values_for(heads: Heads, weight: Tensor | None) -> Wide:
-    """Return values and a column of ones, both times a weight of their key (head, L, 1) if given."""
+    """Return values and a column of ones, both times a weight of their key (head, L, 1) if
+    given.
+    """
     values = heads.wide("values")
     if weight is None:
         values.body.copy_(heads.value)
@@ -29,8 +33,12 @@ def values_for(heads: Heads, weight: Tensor | None) -> Wide:
     return values
 
 
-def add_by_key(sums: Wide, heads: Heads, rows: slice, weights: Tensor, given: Wide, first: bool) -> None:
-    """Add weights^T @ given of a tile to the sums by key; the first tile sees all keys and starts them."""
+def add_by_key(
+    sums: Wide, heads: Heads, rows: slice, weights: Tensor, given: Wide, first: bool
+) -> None:
+    """Add weights^T @ given of a tile to the sums by key; the first tile sees all keys and starts
+    them.
+    """
     keep = heads.keep(rows)
     seen = sums.at(slice(0, heads.keys(rows)))
     average(weights.mT, given.at(rows), keep if keep is None else keep.mT, seen, float(not first))
@@ -39,24 +47,30 @@ def add_by_key(sums: Wide, heads: Heads, rows: slice, weights: Tensor, given: Wi
 def forward_all(heads: Heads, means: Means) -> Tensor:
     """Let every query receive from all the others; fill the means and return the load.
 
-    The load of a key is e^g up to a factor, or g up to a constant where its range is too wide for float32.
+    The load of a key is e^g up to a factor, or g up to a constant where its range is too wide for
+    float32.
     """
     load, narrow = key_loads(heads)
     bias = None if narrow else KeyBias(heads, load)
     for rows in reversed(heads.tiles()):
-        weights = product_weights(heads, rows, out=1).mul_(load) if narrow else beliefs(heads, rows, bias)
+        weights = (
+            product_weights(heads, rows, out=1).mul_(load) if narrow else beliefs(heads, rows, bias)
+        )
         means.add(rows, weights)
     return load
 
 
 def key_loads(heads: Heads) -> tuple[Tensor, bool]:
-    """Put together what all real queries say about each key, (head, 1, key); tell if as a factor."""
+    """Put together what all real queries say about each key, (head, 1, key); tell if as a
+    factor.
+    """
     if heads.all and heads.call.strongest * heads.length <= RANGE / 2:
         return heads.messages(heads.all)[1].prod(-2, keepdim=True), True
     said = [log_sum(heads.messages(rows)[1], heads.call.strongest) for rows in heads.tiles()]
     bias = sum(said[1:], said[0])
     heads.found_shift()
-    if heads.real is not None:  # nothing is said about a padded key: let it not count as the best one
+    # nothing is said about a padded key: let it not count as the best one
+    if heads.real is not None:
         real = heads.real[:, None]
         bias = torch.where(real, bias, bias.masked_fill(~real, -torch.inf).amax(-1, keepdim=True))
     bias -= bias.amax(-1, keepdim=True)
@@ -74,13 +88,15 @@ def product_weights(heads: Heads, rows: slice, out: int) -> Tensor:
     """Return p / t of a tile, which is r but for e^g and the row's normaliser; in a buffer."""
     attention, messages = heads.messages(rows)
     if not heads.call.exclude_self:
-        return attention  # a caller that changes it takes it: the tile is worked out again
+        # a caller that changes it takes it: the tile is worked out again
+        return attention
     return torch.div(attention, messages, out=heads.buffer(out, rows))
 
 
 def backward_all(heads: Heads, gradient: Wide, load: Tensor, found: Gradients) -> None:
     """Fill in the gradients where every query receives messages from all the others."""
-    if not is_mild(heads) and bool(load.min() < 0):  # in nats, relative to the largest; a factor is positive
+    # in nats, relative to the largest; a factor is positive
+    if not is_mild(heads) and bool(load.min() < 0):
         return backward_beliefs(heads, gradient, KeyBias(heads, load), found)
     values, sums = values_for(heads, load.mT), heads.wide("sums")
     for rows in heads.tiles():
@@ -89,18 +105,26 @@ def backward_all(heads: Heads, gradient: Wide, load: Tensor, found: Gradients) -
     torch.mul(sums.body, load.mT, out=found.value)
     heard = sums.used.mul_(values.used).sum(-1).unsqueeze(1)
     for rows in reversed(heads.tiles()):
-        found.add_scores(rows, product_gradient(heads, rows, gradient.at(rows), values, heard, found))
+        found.add_scores(
+            rows, product_gradient(heads, rows, gradient.at(rows), values, heard, found)
+        )
     return None
 
 
-def product_gradient(heads: Heads, rows: slice, given: Wide, values: Wide, heard: Tensor, found: Gradients) -> Tensor:
-    """Return the gradient of a tile's scores: a softmax's, of (x / t - c dg) / t with x = dy t / p."""
+def product_gradient(
+    heads: Heads, rows: slice, given: Wide, values: Wide, heard: Tensor, found: Gradients
+) -> Tensor:
+    """Return the gradient of a tile's scores: a softmax's, of (x / t - c dg) / t with x = dy t /
+    p.
+    """
     attention, messages = heads.messages(rows)
     through = paired(given, values, heads.keep(rows), out=heads.buffer(0, rows))
     change = heads.change(rows) if heads.shared is None else heads.shared
     if found.wants_strength:
         weights = attention / messages
-        reply = torch.addcmul(heard, weights, through, value=-1) if heads.call.exclude_self else heard
+        reply = (
+            torch.addcmul(heard, weights, through, value=-1) if heads.call.exclude_self else heard
+        )
         found.add_strength(rows, weights.mul_(reply))
     if heads.call.exclude_self:
         torch.addcdiv(change * heard, through, messages, out=through).div_(messages)
@@ -124,7 +148,9 @@ class KeyBias:
 
     def reply(self, gradient: Tensor, out: Tensor) -> Tensor:
         """Return the gradient of a tile's messages from that of its refined scores."""
-        return torch.sub(self.heard, gradient, out=out) if self.exclude_self else out.copy_(self.heard)
+        return (
+            torch.sub(self.heard, gradient, out=out) if self.exclude_self else out.copy_(self.heard)
+        )
 
 
 class PrefixBias:
@@ -135,7 +161,9 @@ class PrefixBias:
 
     def __init__(self, heads: Heads, total: Tensor | None = None):
         self.exclude_self, self.backwards = heads.call.exclude_self, total is not None
-        zeros = torch.zeros(heads.count, 1, heads.length, dtype=torch.float64, device=heads.query.device)
+        zeros = torch.zeros(
+            heads.count, 1, heads.length, dtype=torch.float64, device=heads.query.device
+        )
         self.total = zeros if total is None else total.clone()
         self.later = torch.zeros_like(zeros)
 
@@ -146,7 +174,8 @@ class PrefixBias:
         if self.backwards:
             total -= said
         scores.add_(total.to(scores.dtype))
-        if self.exclude_self:  # a shift, not a subtraction: the own message must not leave rounding behind
+        # a shift, not a subtraction: the own message must not leave rounding behind
+        if self.exclude_self:
             scores[:, 1:].add_(running[:, :-1])
         else:
             scores.add_(running)
@@ -163,17 +192,22 @@ class PrefixBias:
 
 
 def beliefs(heads: Heads, rows: slice, bias: KeyBias | PrefixBias) -> Tensor:
-    """Return the refined probabilities of a tile, in buffer 3, summing logarithms instead of multiplying."""
+    """Return the refined probabilities of a tile, in buffer 3, summing logarithms instead of
+    multiplying.
+    """
     heads.current, heads.raw = None, 0
     attention, messages = heads.messages(rows)
     scores, out = heads.buffer(0, rows), heads.buffer(3, rows)
     bias.hear(scores, torch.log(messages, out=out))
-    scores.masked_fill_(attention <= torch.finfo(scores.dtype).tiny, BLOCKED)  # a zero stays a zero
+    # a zero stays a zero
+    scores.masked_fill_(attention <= torch.finfo(scores.dtype).tiny, BLOCKED)
     return torch.softmax(scores, -1, out=out)
 
 
 def forward_prefix(heads: Heads, means: Means) -> Tensor:
-    """Let every query receive from earlier ones only; fill the means and return the sum over all."""
+    """Let every query receive from earlier ones only; fill the means and return the sum over
+    all.
+    """
     bias = PrefixBias(heads)
     for rows in heads.tiles():
         means.add(rows, beliefs(heads, rows, bias))
@@ -181,7 +215,9 @@ def forward_prefix(heads: Heads, means: Means) -> Tensor:
 
 
 def backward_beliefs(heads: Heads, gradient: Wide, bias: KeyBias, found: Gradients) -> None:
-    """Fill in the gradients where every query receives messages from all the others and e^g has too wide a range."""
+    """Fill in the gradients where every query receives messages from all the others and e^g has too
+    wide a range.
+    """
     values, sums = values_for(heads, None), heads.wide("sums")
     for rows in heads.tiles():
         add_by_key(sums, heads, rows, beliefs(heads, rows, bias), gradient, first=rows.start == 0)
@@ -193,7 +229,9 @@ def backward_beliefs(heads: Heads, gradient: Wide, bias: KeyBias, found: Gradien
 
 
 def backward_prefix(heads: Heads, gradient: Wide, total: Tensor, found: Gradients) -> None:
-    """Fill in the gradients where every query receives messages from earlier ones only: one sweep, last tile first."""
+    """Fill in the gradients where every query receives messages from earlier ones only: one sweep,
+    last tile first.
+    """
     bias, values, sums = PrefixBias(heads, total), values_for(heads, None), heads.wide("sums")
     for rows in reversed(heads.tiles()):
         weights = beliefs(heads, rows, bias)
@@ -211,7 +249,9 @@ def belief_gradient(
     bias: KeyBias | PrefixBias,
     found: Gradients,
 ) -> Tensor:
-    """Return the gradient of a tile's scores: directly, and through the messages its queries sent."""
+    """Return the gradient of a tile's scores: directly, and through the messages its queries
+    sent.
+    """
     seen, out = values.at(slice(0, heads.keys(rows))), heads.buffer(0, rows)
     direct = paired(gradient.at(rows), seen, heads.keep(rows), out=out).mul_(weights)
     attention, messages = heads.messages(rows)

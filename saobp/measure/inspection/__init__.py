@@ -1,1 +1,3 @@
-"""The page about one model: its attention maps with and without the step, what it predicts, and the explorer."""
+"""The page about one model: its attention maps with and without the step, what it predicts, and the
+explorer.
+"""

@@ -1,4 +1,6 @@
-"""The command `saobp inspect`: a model by its name, a text or pictures by their place, a folder with what was found."""
+"""The command `saobp inspect`: a model by its name, a text or pictures by their place, a folder
+with what was found.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,11 @@ def run(
     tokens: int = 128,
     out: Path | None = None,
 ) -> str:
-    """Inspect a model, write the page, the CSV and the JSON, and return the table and where they are.
+    """Inspect a model, write the page, the CSV and the JSON, and return the table and where they
+    are.
 
-    Whatever can be refused is refused before anything is computed. Raises ValueError or PermissionError in one line.
+    Whatever can be refused is refused before anything is computed. Raises ValueError or
+    PermissionError in one line.
     """
     import pandas  # noqa: F401  the page's tables need it: better missed now than after the model has run
 
@@ -44,16 +48,24 @@ def run(
     explorer.refuse_unwritable(folder)
     started, opened = time.perf_counter(), _opened(name, bool(images))
     asked = {"factor": factor, "samples": samples, "tokens": tokens}
-    found = inspect.examine(opened.model, opened.tokenizer, items, strengths=strengths, progress=True, **asked)
+    found = inspect.examine(
+        opened.model, opened.tokenizer, items, strengths=strengths, progress=True, **asked
+    )
     few = {"samples": samples, "tokens": tokens, "progress": True}
-    found.predictions = predictions.perplexities(opened.model, opened.tokenizer, items, factor, found.grid, **few)
+    found.predictions = predictions.perplexities(
+        opened.model, opened.tokenizer, items, factor, found.grid, **few
+    )
     shown = explorer.collect(
         opened.model, opened.tokenizer, items, factor=factor, strength=min(found.strengths[0], 1.0)
     )
     facts = {
-        "parameters": sum(parameter.numel() for parameter in opened.model.parameters()), "source": source,
-        "note": opened.note, "length": tokens, "asked_by_rule": not strengths, "seconds": time.perf_counter() - started,
-    }  # fmt: skip
+        "parameters": sum(parameter.numel() for parameter in opened.model.parameters()),
+        "source": source,
+        "note": opened.note,
+        "length": tokens,
+        "asked_by_rule": not strengths,
+        "seconds": time.perf_counter() - started,
+    }
     files = explorer.write(folder, opened.name, found, shown, facts)
     rows = explorer.layer_rows(found)
     strength = "" if factor in WITHOUT_MESSAGES else f", λ = {found.strengths[0]:g}"
@@ -61,15 +73,19 @@ def run(
 
 
 def _opened(name: str, pictures: bool) -> Opened:
-    """Open a model without the loaders' reports. Raises ValueError for one that reads pictures where text is given."""
+    """Open a model without the loaders' reports. Raises ValueError for one that reads pictures
+    where text is given.
+    """
     import huggingface_hub.utils.logging
     from transformers.utils import logging
 
     from saobp.models.models_by_name import open_model
 
-    logging.set_verbosity_error()  # a report of weights that are not used, such as a classifier's
+    # a report of weights that are not used, such as a classifier's
+    logging.set_verbosity_error()
     logging.disable_progress_bar()
-    huggingface_hub.utils.logging.set_verbosity_error()  # a line per retry where there is no network
+    # a line per retry where there is no network
+    huggingface_hub.utils.logging.set_verbosity_error()
     opened = open_model(name)
     sees = getattr(opened.model, "main_input_name", "") == "pixel_values"
     if sees != pictures:
@@ -79,15 +95,22 @@ def _opened(name: str, pictures: bool) -> Opened:
 
 
 def _source(text: Path | None, images: Path | None, samples: int) -> tuple[list[Any], str]:
-    """Return all paragraphs of a text file or the first pictures of a folder, and what they are called."""
+    """Return all paragraphs of a text file or the first pictures of a folder, and what they are
+    called.
+    """
     if images is not None:
         if text is not None:
-            raise ValueError(f"{images}: give text or pictures, not both: leave out --images or --text")
+            raise ValueError(
+                f"{images}: give text or pictures, not both: leave out --images or --text"
+            )
         if not images.is_dir():
             raise ValueError(f"{images}: no such folder of pictures")
         from PIL import Image
 
-        files, pictures = [file for file in sorted(images.iterdir()) if file.suffix.lower() in PICTURES], []
+        files, pictures = (
+            [file for file in sorted(images.iterdir()) if file.suffix.lower() in PICTURES],
+            [],
+        )
         for file in files[:samples]:
             try:
                 with Image.open(file) as picture:

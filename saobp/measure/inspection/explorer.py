@@ -1,4 +1,6 @@
-"""The attention explorer, raw maps as small integers that the browser refines again, and the page around it."""
+"""The attention explorer, raw maps as small integers that the browser refines again, and the page
+around it.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,22 @@ from saobp.equations.controls import UNSEEN
 from saobp.equations.factors import WITHOUT_MESSAGES
 from saobp.measure import gtd_and_entropy
 from saobp.measure.inspect import FACTORS, MEASURES, Inspection
-from saobp.measure.inspection.maps import encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
+from saobp.measure.inspection.maps import (
+    encoded,
+    is_causal,
+    maps_of,
+    one_step,
+    patch_labels,
+    plain_copy,
+)
 
 FLOOR = math.log(UNSEEN)
 """Logarithm of the smallest probability that travels; what is below it travels as none."""
 
 LEVELS = 65535
-"""The level of probability 1; those below are evenly spaced in the square root of the negative logarithm."""
+"""The level of probability 1; those below are evenly spaced in the square root of the negative
+logarithm.
+"""
 
 SLIDER = tuple(step / 20 for step in range(1, 21))
 """Strengths at which the error of the levels is measured; the page's slider goes from 0 to 1."""
@@ -57,7 +68,9 @@ def to_levels(maps: Float[Tensor, "*head L L"]) -> UInt16[np.ndarray, "*head L L
 
 
 def from_levels(levels: UInt16[np.ndarray, "*head L L"]) -> Float[Tensor, "*head L L"]:
-    """Return the probabilities that levels stand for, rows normalised, in float64, as the page computes them."""
+    """Return the probabilities that levels stand for, rows normalised, in float64, as the page
+    computes them.
+    """
     given = torch.from_numpy(levels.astype(np.float64))
     maps = (FLOOR * ((LEVELS - given) / (LEVELS - 1)) ** 2).exp().masked_fill(given == 0, 0)
     return maps / maps.sum(-1, keepdim=True)
@@ -73,22 +86,26 @@ def collect(
     number: int = 3,
     tokens: int = 28,
 ) -> dict[str, Any]:
-    """Return what the explorer shows: the maps of the first texts, cut to `tokens`, and where it starts.
+    """Return what the explorer shows: the maps of the first texts, cut to `tokens`, and where it
+    starts.
 
-    It starts at the text, layer and head whose largest column loses most. `error` holds the largest differences that
-    the levels make to a refined probability, a largest column sum, an entropy and a GTD: over these texts, all heads,
-    all factors of the page and the strengths of `SLIDER`.
+    It starts at the text, layer and head whose largest column loses most. `error` holds the largest
+    differences that the levels make to a refined probability, a largest column sum, an entropy and
+    a GTD: over these texts, all heads, all factors of the page and the strengths of `SLIDER`.
     Raises ValueError as `saobp.inspect` does.
     """
     plain = plain_copy(model)
     causal, shown, drains, errors = is_causal(plain), [], [], []
     for sample in itertools.islice(encoded(plain, tokenizer, texts, tokens), number):
         maps = torch.stack(maps_of(plain, sample))
-        causal = causal or not bool(maps.triu(1).any())  # the masks of CLIP are causal, its modules are not
+        # the masks of CLIP are causal, its modules are not
+        causal = causal or not bool(maps.triu(1).any())
         levels = to_levels(maps)
         labels = sample.labels or patch_labels(maps.shape[-1])
         title = " ".join(labels[1:6]) + " …"
-        shown.append({"title": title, "tokens": labels, "maps": base64.b64encode(levels.tobytes()).decode()})
+        shown.append(
+            {"title": title, "tokens": labels, "maps": base64.b64encode(levels.tobytes()).decode()}
+        )
         received = from_levels(levels)
         refined = one_step(received, factor, strength, causal)
         drains.append(received.sum(-2).amax(-1) - refined.sum(-2).amax(-1))
@@ -99,20 +116,35 @@ def collect(
     layers, heads = drains[0].shape
     layer, head = divmod(int(drains[text].argmax()), heads)
     return {
-        "factor": factor, "strength": strength, "causal": causal, "floor": FLOOR, "top": LEVELS,
-        "layers": layers, "heads": heads, "start": {"text": text, "layer": layer, "head": head}, "texts": shown,
+        "factor": factor,
+        "strength": strength,
+        "causal": causal,
+        "floor": FLOOR,
+        "top": LEVELS,
+        "layers": layers,
+        "heads": heads,
+        "start": {"text": text, "layer": layer, "head": head},
+        "texts": shown,
         "error": {name: max(one[name] for one in errors) for name in errors[0]},
-    }  # fmt: skip
+    }
 
 
 def _differences(maps: Tensor, received: Tensor, causal: bool) -> dict[str, float]:
-    """Return how far the page's numbers are from those of the exact maps, at most over factors, strengths and heads."""
+    """Return how far the page's numbers are from those of the exact maps, at most over factors,
+    strengths and heads.
+    """
     largest = dict.fromkeys(("probability", *DRAWN), 0.0)
     for factor in FACTORS:
         for strength in SLIDER[-1:] if factor in WITHOUT_MESSAGES else SLIDER:
-            ours, exact = (one_step(one, factor, strength, causal).double() for one in (received, maps))
-            gaps = {"probability": ours - exact} | {name: of(ours) - of(exact) for name, of in DRAWN.items()}
-            largest = {name: max(most, gaps[name].abs().max().item()) for name, most in largest.items()}
+            ours, exact = (
+                one_step(one, factor, strength, causal).double() for one in (received, maps)
+            )
+            gaps = {"probability": ours - exact} | {
+                name: of(ours) - of(exact) for name, of in DRAWN.items()
+            }
+            largest = {
+                name: max(most, gaps[name].abs().max().item()) for name, most in largest.items()
+            }
     return largest
 
 
@@ -127,26 +159,35 @@ def as_json(data: Any) -> str:
 
 
 def fragment(data: dict[str, Any]) -> str:
-    """Return the explorer as a piece of HTML with its style and script, which loads nothing from elsewhere."""
+    """Return the explorer as a piece of HTML with its style and script, which loads nothing from
+    elsewhere.
+    """
     markup = asset("explorer.html").replace("{{ data }}", as_json(data))
     return f"<style>\n{asset('explorer.css')}</style>\n{markup}<script>\n{asset('explorer.js')}</script>\n"
 
 
 def refuse_unwritable(folder: Path) -> None:
-    """Raise PermissionError in one line if a folder, or the one it would be made in, cannot be written to."""
+    """Raise PermissionError in one line if a folder, or the one it would be made in, cannot be
+    written to.
+    """
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     try:
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
-        raise PermissionError(f"{folder}: cannot be written ({error.strerror}); choose another with --out") from None
+        raise PermissionError(
+            f"{folder}: cannot be written ({error.strerror}); choose another with --out"
+        ) from None
 
 
-def write(folder: Path, name: str, found: Inspection, shown: dict[str, Any], facts: dict[str, Any]) -> list[Path]:
-    """Write index.html, attention.csv, attention.json, and perplexity.csv of a language model; return their paths.
+def write(
+    folder: Path, name: str, found: Inspection, shown: dict[str, Any], facts: dict[str, Any]
+) -> list[Path]:
+    """Write index.html, attention.csv, attention.json, and perplexity.csv of a language model;
+    return their paths.
 
-    `shown` is what `collect` returned, `facts` what the page says of the run. All are complete before the
-    first of them gets its name.
+    `shown` is what `collect` returned, `facts` what the page says of the run. All are complete
+    before the first of them gets its name.
     """
     import pandas
 
@@ -157,7 +198,9 @@ def write(folder: Path, name: str, found: Inspection, shown: dict[str, Any], fac
         "attention.json": json.dumps(result, indent=1, ensure_ascii=False) + "\n",
     }
     if found.predictions:
-        texts["perplexity.csv"] = pandas.DataFrame(found.predictions).to_csv(index=False, float_format="%.6g")
+        texts["perplexity.csv"] = pandas.DataFrame(found.predictions).to_csv(
+            index=False, float_format="%.6g"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as temporary:
         for file, text in texts.items():
@@ -172,35 +215,61 @@ def summary(name: str, found: Inspection, facts: dict[str, Any]) -> dict[str, An
     layers, heads = found.shape
     digits = lambda values: [[float(f"{value:.5g}") for value in row] for row in values]  # noqa: E731
     return {
-        "model": name, **facts, "layers": layers, "heads": heads, "causal": found.causal, "factor": found.factor,
-        "strengths": list(found.strengths), "texts": found.values.samples, "tokens": found.tokens,
-        "measures": {measure: {"title": title, "unit": UNITS.get(measure, "")} for measure, title in MEASURES.items()},
+        "model": name,
+        **facts,
+        "layers": layers,
+        "heads": heads,
+        "causal": found.causal,
+        "factor": found.factor,
+        "strengths": list(found.strengths),
+        "texts": found.values.samples,
+        "tokens": found.tokens,
+        "measures": {
+            measure: {"title": title, "unit": UNITS.get(measure, "")}
+            for measure, title in MEASURES.items()
+        },
         "table": layer_rows(found),
         "curves": [
-            {"strength": one, **{measure: digits(values) for measure, values in found.means(one).items()}}
+            {
+                "strength": one,
+                **{measure: digits(values) for measure, values in found.means(one).items()},
+            }
             for one in found.grid
         ],
-        "sinks": {"all": found.sinks()[:12], "by_layer": [found.sinks(layer + 1)[:5] for layer in range(layers)]},
+        "sinks": {
+            "all": found.sinks()[:12],
+            "by_layer": [found.sinks(layer + 1)[:5] for layer in range(layers)],
+        },
         "predictions": found.predictions,
         "versions": {package: version(package) for package in ("saobp", "torch", "transformers")},
-    }  # fmt: skip
+    }
 
 
 def layer_rows(found: Inspection) -> list[dict[str, Any]]:
-    """Return a row per layer, heads averaged: its most frequent sink, and every measure before and after the step."""
+    """Return a row per layer, heads averaged: its most frequent sink, and every measure before and
+    after the step.
+    """
     table = found.table()
-    table = table[(table["strength"] == found.strengths[0]) & table["head"].isna()].set_index("measure")
+    table = table[(table["strength"] == found.strengths[0]) & table["head"].isna()].set_index(
+        "measure"
+    )
     numbers = table[["before", "after", "change", "low", "high"]].astype(object)
-    numbers = numbers.where(numbers.notna(), None)  # an interval of one text
+    # an interval of one text
+    numbers = numbers.where(numbers.notna(), None)
     return [
-        {"layer": layer + 1, "sink": found.sinks(layer + 1)[0]} | numbers[table["layer"] == layer + 1].to_dict("index")
+        {"layer": layer + 1, "sink": found.sinks(layer + 1)[0]}
+        | numbers[table["layer"] == layer + 1].to_dict("index")
         for layer in range(found.shape[0])
     ]
 
 
 def terminal(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the table for a terminal: two lines per layer, the values and the interval of their change."""
-    lines = [f"{'layer':<6}{'sink (share)':<20}" + "".join(f"{MEASURES[name]:<20}" for name in SHOWN)]
+    """Return the table for a terminal: two lines per layer, the values and the interval of their
+    change.
+    """
+    lines = [
+        f"{'layer':<6}{'sink (share)':<20}" + "".join(f"{MEASURES[name]:<20}" for name in SHOWN)
+    ]
     for row in rows:
         sink = f"{row['sink']['token'][:12]} ({row['sink']['share']:.0%})"
         cells = [row[name] for name in SHOWN]
@@ -219,7 +288,13 @@ def page(result: dict[str, Any], found: Inspection, shown: dict[str, Any]) -> st
     mean = lambda measure, side: float(np.mean([row[measure][side] for row in result["table"]]))  # noqa: E731
     tiles = [(measure, mean(measure, "before"), mean(measure, "after")) for measure in SHOWN]
     return environment.get_template("inspect.html").render(
-        **result, titles=MEASURES, units=UNITS, shown=SHOWN, tiles=tiles,
-        explorer=Markup(fragment(shown)), drawn=Markup(as_json(drawn)),
-        charts=Markup(asset("charts.js")), style=Markup(asset("inspect.css")),
-    )  # fmt: skip
+        **result,
+        titles=MEASURES,
+        units=UNITS,
+        shown=SHOWN,
+        tiles=tiles,
+        explorer=Markup(fragment(shown)),
+        drawn=Markup(as_json(drawn)),
+        charts=Markup(asset("charts.js")),
+        style=Markup(asset("inspect.css")),
+    )

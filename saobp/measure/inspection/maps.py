@@ -1,4 +1,6 @@
-"""The attention maps of a model on texts or pictures, plain and after one step of the refinement."""
+"""The attention maps of a model on texts or pictures, plain and after one step of the
+refinement.
+"""
 
 import copy
 import itertools
@@ -12,7 +14,12 @@ from torch import Tensor, nn
 
 from saobp.equations.refine import refine
 from saobp.models.apply import apply, raw_attentions
-from saobp.models.supported import is_causal_module, maps_of_one_stack, self_attention_modules, without_cache
+from saobp.models.supported import (
+    is_causal_module,
+    maps_of_one_stack,
+    self_attention_modules,
+    without_cache,
+)
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,9 @@ class Sample:
 
 
 def plain_copy(model: nn.Module) -> nn.Module:
-    """Return a copy that shares the model's weights and whose attention is plain and can be seen."""
+    """Return a copy that shares the model's weights and whose attention is plain and can be
+    seen.
+    """
     shared = {id(tensor): tensor for tensor in itertools.chain(model.parameters(), model.buffers())}
     return apply(copy.deepcopy(model, shared), "none").eval()
 
@@ -33,20 +42,29 @@ def is_causal(model: nn.Module) -> bool:
     """Tell whether a model's self-attention is causal; ValueError if it is in some layers only."""
     kinds = {is_causal_module(module) for module in self_attention_modules(model)}
     if len(kinds) > 1:
-        raise ValueError(f"model: {type(model).__name__} is causal in some layers only; saobp inspect cannot serve it")
+        raise ValueError(
+            f"model: {type(model).__name__} is causal in some layers only; saobp inspect cannot serve it"
+        )
     return kinds.pop()
 
 
-def encoded(model: nn.Module, tokenizer: Any, texts: Iterable[Any], tokens: int) -> Iterator[Sample]:
-    """Yield the inputs of every text of two tokens or more, cut to `tokens` or to what the model can hold."""
+def encoded(
+    model: nn.Module, tokenizer: Any, texts: Iterable[Any], tokens: int
+) -> Iterator[Sample]:
+    """Yield the inputs of every text of two tokens or more, cut to `tokens` or to what the model
+    can hold.
+    """
     if isinstance(texts, str) or not (hasattr(texts, "__iter__") or hasattr(texts, "__getitem__")):
         raise ValueError(f"texts must be several texts, [text]; got one {type(texts).__name__}")
     if not callable(tokenizer):
-        raise ValueError(f"tokenizer must turn texts into input_ids; got {type(tokenizer).__name__}")
+        raise ValueError(
+            f"tokenizer must turn texts into input_ids; got {type(tokenizer).__name__}"
+        )
     if getattr(model, "main_input_name", "") == "pixel_values":
         yield from (Sample(dict(tokenizer(images=one, return_tensors="pt")), []) for one in texts)
         return
-    room = getattr(model.config, "max_position_embeddings", tokens + 2) - 2  # RoBERTa's positions start at 2
+    # RoBERTa's positions start at 2
+    room = getattr(model.config, "max_position_embeddings", tokens + 2) - 2
     length = min(tokens, room, tokenizer.model_max_length)
     for text in texts:
         if len(tokenizer(text, add_special_tokens=False)["input_ids"]) < 2:
@@ -54,8 +72,12 @@ def encoded(model: nn.Module, tokenizer: Any, texts: Iterable[Any], tokens: int)
         inputs = dict(tokenizer(text, truncation=True, max_length=length, return_tensors="pt"))
         ids = inputs["input_ids"][0].tolist()
         words = [tokenizer.decode([one]).replace("\n", "↵").strip() or "␣" for one in ids]
-        parted = ["\ufffd" in word for word in words]  # a part of a letter is called what the tokenizer calls it
-        names = [tokenizer.convert_ids_to_tokens(one) if part else word for one, word, part in zip(ids, words, parted)]
+        # a part of a letter is called what the tokenizer calls it
+        parted = ["\ufffd" in word for word in words]
+        names = [
+            tokenizer.convert_ids_to_tokens(one) if part else word
+            for one, word, part in zip(ids, words, parted)
+        ]
         yield Sample(inputs, names)
 
 
@@ -74,23 +96,33 @@ def maps_of(model: nn.Module, sample: Sample) -> list[Float[Tensor, "head L L"]]
 
     found = [raw[0].float() for raw, _ in maps_of_one_stack(model, run, 1, "texts")]
     if not all(maps.isfinite().all() for maps in found):
-        raise ValueError(f"model: {type(model).__name__} gives attention that is no number on one of the texts")
+        raise ValueError(
+            f"model: {type(model).__name__} gives attention that is no number on one of the texts"
+        )
     return found
 
 
-def one_step(maps: Float[Tensor, "*head L L"], factor: str, strength: float, causal: bool) -> Tensor:
+def one_step(
+    maps: Float[Tensor, "*head L L"], factor: str, strength: float, causal: bool
+) -> Tensor:
     """Refine maps; what a layer's mask hid from a query stays hidden, as in `saobp.apply`.
 
-    Hidden is what no head of the layer gives mass: of one head alone it may be a softmax that came to 0.
+    Hidden is what no head of the layer gives mass: of one head alone it may be a softmax that came
+    to 0.
     """
-    if strength == 0:  # also where a factor has no strength: the curves start at plain attention
+    # also where a factor has no strength: the curves start at plain attention
+    if strength == 0:
         return maps
-    refined = refine(maps, factor, strength, causal=causal).masked_fill((maps == 0).all(-3, keepdim=True), 0)
+    refined = refine(maps, factor, strength, causal=causal).masked_fill(
+        (maps == 0).all(-3, keepdim=True), 0
+    )
     return refined / refined.sum(-1, keepdim=True)
 
 
 def patch_labels(count: int) -> list[str]:
-    """Return names of a picture's patches: row and column, after the class token where there is one."""
+    """Return names of a picture's patches: row and column, after the class token where there is
+    one.
+    """
     side = int((count - 1) ** 0.5)
     if side * side + 1 != count:
         return [str(number + 1) for number in range(count)]

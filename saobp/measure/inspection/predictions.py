@@ -1,4 +1,6 @@
-"""What a language model predicts with the refinement in every layer: perplexity against strength."""
+"""What a language model predicts with the refinement in every layer: perplexity against
+strength.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,13 @@ POSITIONS = 16
 
 
 def kind(model: nn.Module, tokenizer: Any) -> str:
-    """Return "perplexity" for a causal language model, "pseudo-perplexity" for a masked one, "" for any other."""
-    if getattr(model, "main_input_name", "") != "input_ids" or model.get_output_embeddings() is None:
+    """Return "perplexity" for a causal language model, "pseudo-perplexity" for a masked one, "" for
+    any other.
+    """
+    if (
+        getattr(model, "main_input_name", "") != "input_ids"
+        or model.get_output_embeddings() is None
+    ):
         return ""
     if "ForMaskedLM" in type(model).__name__:
         return "pseudo-perplexity" if tokenizer.mask_token_id is not None else ""
@@ -42,10 +49,11 @@ def perplexities(
 ) -> list[dict[str, Any]]:
     """Return the perplexity of a model as `saobp.apply` refines it, one row per strength.
 
-    `low` and `high` are its 95 % bootstrap interval over texts; `ratio`, `ratio_low` and `ratio_high` are those of the
-    perplexity over that at the first strength, on the same texts. Every text is its own context of at most `tokens`.
-    The pseudo-perplexity masks the same `POSITIONS` tokens of a text at every strength, one at a time. A model without
-    a language head gives an empty list, and so do texts without a word that it knows. The model is not changed.
+    `low` and `high` are its 95 % bootstrap interval over texts; `ratio`, `ratio_low` and
+    `ratio_high` are those of the perplexity over that at the first strength, on the same texts.
+    Every text is its own context of at most `tokens`. The pseudo-perplexity masks the same
+    `POSITIONS` tokens of a text at every strength, one at a time. A model without a language head
+    gives an empty list, and so do texts without a word that it knows. The model is not changed.
     Raises ValueError without a text of two tokens or without a strength.
     Source: Salazar et al. 2020 (pseudo-perplexity); Lee et al. 2025, Appendix C (causal form).
     """
@@ -72,8 +80,12 @@ def perplexities(
     return _summarised(taken, strengths, sums, counts)
 
 
-def _summarised(taken: str, strengths: Sequence[float], sums: np.ndarray, counts: np.ndarray) -> list[dict[str, Any]]:
-    """Return the perplexity at each strength and its ratio to that at the first, with intervals over texts."""
+def _summarised(
+    taken: str, strengths: Sequence[float], sums: np.ndarray, counts: np.ndarray
+) -> list[dict[str, Any]]:
+    """Return the perplexity at each strength and its ratio to that at the first, with intervals
+    over texts.
+    """
     texts = StreamedBootstrap()
     for text, count in enumerate(counts):
         texts.add(np.append(sums[:, text], count))
@@ -84,7 +96,10 @@ def _summarised(taken: str, strengths: Sequence[float], sums: np.ndarray, counts
     columns["ratio_low"], columns["ratio_high"] = texts.interval(ratio)
     return [
         {"strength": strength, "kind": taken, "texts": len(counts), "tokens": int(counts.sum())}
-        | {name: None if np.isnan(values[at]) else float(values[at]) for name, values in columns.items()}
+        | {
+            name: None if np.isnan(values[at]) else float(values[at])
+            for name, values in columns.items()
+        }
         for at, strength in enumerate(strengths)
     ]
 
@@ -97,7 +112,9 @@ def causal_loss(model: nn.Module, sample: Sample, tokenizer: Any) -> Tensor:
 
 
 def maskable(sample: Sample, tokenizer: Any) -> Tensor:
-    """Return the places of a text's tokens that are none of the tokenizer's own; an unknown word is one of these."""
+    """Return the places of a text's tokens that are none of the tokenizer's own; an unknown word is
+    one of these.
+    """
     special = [one in tokenizer.all_special_ids for one in sample.inputs["input_ids"][0].tolist()]
     return torch.nonzero(~torch.tensor(special))[:, 0]
 
