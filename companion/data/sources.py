@@ -19,10 +19,10 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
+from companion import storyworld
 from companion.data.splits import Absent, DataError, Source, base_splits, first_line
 from companion.setup import paths
 from companion.setup.tasks_and_metrics import HUB_ROWS
-from saobp import storyworld
 
 REMEDY = "set SAOBP_DATA to 'hub', 'synthetic' or a folder laid out like the hub"
 MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])

@@ -10,12 +10,12 @@ import pytest
 from sentences import numbers_in
 from small_hub import refused, write_manifest, write_split
 
+from companion import storyworld
 from companion.data.sources import FolderSource, HubSource, resolve
 from companion.data.splits import Absent
 from companion.data.task_rows import load_task
 from companion.data.tokenizers import make_tokenizer
 from companion.setup import paths
-from saobp import storyworld
 
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
 ROWS = [{"text": f"row {n}", "label": n} for n in range(10)]

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from companion import storyworld
 from companion.storyworld import lexicon, writer
-from saobp import storyworld
 
 TEXT, WHOLE, OPTIONS = "large_string", "int64", "list<element: string>"
 SENTENCE, PAIR = {"sentence": TEXT}, {"sentence1": TEXT, "sentence2": TEXT}
