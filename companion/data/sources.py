@@ -3,6 +3,7 @@ same columns.
 """
 
 import hashlib
+import json
 import os
 import re
 from collections import defaultdict
@@ -17,6 +18,7 @@ import datasets
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
+from datasets.table import table_cast
 from pydantic import TypeAdapter, ValidationError
 
 from companion import storyworld
@@ -114,6 +116,9 @@ class FolderSource(Source):
                 for base, start, stop in self.intervals(dataset, config, split)
             ]
             rows = pa.concat_tables(pieces, promote_options="permissive")
+            features = datasets.Features.from_arrow_schema(rows.schema)
+            features |= self._classes(dataset, config, split)
+            rows = table_cast(rows, datasets.Features(features).arrow_schema)
         return datasets.Dataset(rows, fingerprint=self.fingerprint(dataset, config, split))
 
     def stream(self, dataset: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
@@ -181,6 +186,29 @@ class FolderSource(Source):
         with _reading(f"{dataset} {config or ''} {split}", "its files do not fit together"):
             schema = pa.unify_schemas(schemas, promote_options="permissive")
         return pyarrow.dataset.dataset(files, schema, format="parquet")
+
+    def _classes(
+        self, dataset: str, config: str | None, split: str
+    ) -> dict[str, datasets.ClassLabel]:
+        """Return the columns whose numbers stand for named classes, as every file states them.
+
+        datasets' own loader takes the first file's names for all of them. Raises DataError where
+        two files state other names.
+        """
+        stated: dict[str, list[str]] = {}
+        for base in base_splits(split):
+            for file in self._split(dataset, config, base)[0]:
+                with _reading(file, "what it says of its columns cannot be read"):
+                    named = _class_names(pq.read_schema(file))
+                for column, names in named.items():
+                    if (known := stated.setdefault(column, names)) != names:
+                        raise DataError(
+                            f"{file}: column '{column}' has the classes {names}, another file of "
+                            f"'{split}' {known}; write both with the same"
+                        )
+        return {
+            column: datasets.ClassLabel(names=names) for column, names in stated.items() if names
+        }
 
     def _split(
         self, dataset: str, config: str | None, split: str
@@ -257,6 +285,19 @@ def _by_split(folder: Path) -> dict[str, list[Path]]:
     return nested | named
 
 
+def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
+    """Return each column that holds anything, with the names of its classes; none where its values
+    are plain.
+
+    datasets writes them into the metadata, and its `Features.from_arrow_schema` loses those of a
+    column that is not of 64 bits.
+    """
+    written = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = datasets.Features.from_dict(written.get("info", {}).get("features") or {})
+    columns = [field.name for field in schema if not pa.types.is_null(field.type)]
+    return {column: getattr(features.get(column), "names", None) or [] for column in columns}
+
+
 def _simple(kind: pa.DataType) -> pa.DataType:
     """Return a type without dictionaries and large or fixed-size forms."""
     if pa.types.is_dictionary(kind):
@@ -274,7 +315,17 @@ def _simple(kind: pa.DataType) -> pa.DataType:
 def _reading(place: Any, flaw: str = "cannot be read as parquet") -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except DataError:
+        raise
+    # of pyarrow, and of datasets where a file's metadata are not what it writes
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
         raise DataError(f"{place}: {flaw} ({first_line(error)}); copy it again") from None
 
 

@@ -221,7 +221,8 @@ def _named(spec: TaskSpec, rows: datasets.Dataset, place: str) -> dict[int, str]
         own |= {f"not_{label}": "different" for label in spec.labels[1:]}
     found = [own.get(re.sub(r"[\s-]+", "_", name.strip().lower()), "") for name in names]
     if sorted(found) != sorted(spec.labels):
-        said = f"classes {', '.join(names)} are not {', '.join(spec.labels)}; name them so"
+        due = ", ".join(spec.labels) or "similarities from 0 to 5"
+        said = f"classes {', '.join(names)} are not {due}; name them so"
         raise DataError(f"{place}, column '{spec.gold}': {said}")
     return dict(enumerate(found))
 
@@ -233,6 +234,9 @@ def _are_texts(value: Any) -> bool:
 def _number(spec: TaskSpec, value: Any) -> int | float | None:
     if isinstance(value, str):
         return spec.labels.index(value) if value in spec.labels else None
+    # true is not "entailment" because its number is 1
+    if isinstance(value, bool) and spec.labels != ("False", "True"):
+        return None
     if spec.kind == "regression":
         return float(value) if isinstance(value, int | float) and 0 <= value <= 5 else None
     return int(value) if value in range(len(spec.labels)) else None

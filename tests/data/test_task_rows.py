@@ -1,5 +1,8 @@
+import json
 import re
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from datasets import ClassLabel, Dataset
 from small_hub import race_rows, refused, write_split
@@ -277,3 +280,85 @@ def test_answers_that_come_as_one_mapping_each_are_read_as_one_of_lists():
         "text": ["Ben"],
         "answer_start": [0],
     }
+
+
+HUB_CLASSES = {
+    "mrpc": ["not_equivalent", "equivalent"],
+    "rte": ["entailment", "not_entailment"],
+    "cola": ["unacceptable", "acceptable"],
+    "sst2": ["negative", "positive"],
+    "qnli": ["entailment", "not_entailment"],
+    "wnli": ["not_entailment", "entailment"],
+    "qqp": ["not_duplicate", "duplicate"],
+    "mnli": ["entailment", "neutral", "contradiction"],
+}
+
+
+def write_classes(folder, name, split, names, labels, kind, shard=0, shards=1):
+    """Write rows as datasets does, their classes in the metadata, the column of a type of its
+    own.
+    """
+    spec = TASKS[name]
+    rows = {text: [f"{text} {row}" for row in range(len(labels))] for text in spec.texts}
+    rows = Dataset.from_dict(rows | {"label": labels}).data.table
+    metadata = {"info": {"features": {"label": {"names": names, "_type": "ClassLabel"}}}}
+    rows = rows.set_column(len(spec.texts), "label", rows["label"].cast(kind))
+    rows = rows.replace_schema_metadata({"huggingface": json.dumps(metadata)})
+    file = folder / spec.dataset / spec.config / f"{split}-{shard:05d}-of-{shards:05d}.parquet"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, file)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int8()])
+@pytest.mark.parametrize("name", HUB_CLASSES)
+def test_a_mirror_that_numbers_its_classes_otherwise_than_the_hub_gives_the_same_classes(
+    tmp_path, name, kind
+):
+    names, split = HUB_CLASSES[name], TASKS[name].evaluation_split
+    labels = [row % len(names) for row in range(60)]
+    write_classes(tmp_path / "hub", name, split, names, labels, kind)
+    turned = [len(names) - 1 - label for label in labels]
+    write_classes(tmp_path / "other", name, split, names[::-1], turned, kind)
+    for folder in ("hub", "other"):
+        rows = load_reported(name, FolderSource(tmp_path / folder))[1]
+        assert rows["label"][:] == labels
+
+
+def test_two_files_of_a_split_that_number_their_classes_otherwise_are_refused(tmp_path):
+    names = HUB_CLASSES["rte"]
+    write_classes(tmp_path, "rte", "validation", names, [0, 1], pa.int64(), 0, 2)
+    write_classes(tmp_path, "rte", "validation", names[::-1], [1, 0], pa.int64(), 1, 2)
+    said = "validation-00001.*column 'label' has the classes .*; write both with the same"
+    refused(said, load_reported, "rte", FolderSource(tmp_path))
+    write_classes(tmp_path, "rte", "validation", names, [0, 1], pa.int64())
+    (tmp_path / "nyu-mll/glue/rte/validation-00000-of-00002.parquet").unlink()
+    (tmp_path / "nyu-mll/glue/rte/validation-00001-of-00002.parquet").unlink()
+    write_classes(tmp_path, "rte", "train", names[::-1], [1, 0], pa.int64())
+    split = "validation+train"
+    refused("write both with the same", load_reported, "rte", FolderSource(tmp_path), split=split)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ("{", "what it says of its columns cannot be read"),
+        ('{"info": {"features": {"label": {"_type": "Unheard"}}}}', "cannot be read"),
+        (
+            '{"info": {"features": {"label": {"names": ["entailment"], "_type": "ClassLabel"}}}}',
+            "1",
+        ),
+    ],
+)
+def test_what_a_file_says_of_its_columns_is_used_or_refused(tmp_path, metadata, said):
+    rows = pa.Table.from_pylist([SENTENCES | {"label": 1}] * 3)
+    file = tmp_path / "nyu-mll/glue/rte/validation-00000-of-00001.parquet"
+    file.parent.mkdir(parents=True)
+    pq.write_table(rows.replace_schema_metadata({"huggingface": metadata}), file)
+    refused(f"rte|validation.*{said}", load_reported, "rte", FolderSource(tmp_path))
+
+
+def test_true_and_false_are_no_classes_that_have_names(tmp_path):
+    rows = [SENTENCES | {"label": value} for value in (True, False)]
+    write_split(tmp_path, "nyu-mll/glue", "rte", "validation", rows)
+    said = "column 'label': True is not one of entailment, not_entailment"
+    refused(said, load_reported, "rte", FolderSource(tmp_path))
