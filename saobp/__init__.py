@@ -58,7 +58,7 @@ class _Moved(MetaPathFinder):
             raise ModuleNotFoundError(f"{name} has moved: import {_MOVED[name]}", name=name)
 
 
-sys.meta_path.append(_Moved)
+sys.meta_path.append(_Moved())
 # a refined checkpoint comes back refined once saobp is imported
 watch()
 

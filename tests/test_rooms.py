@@ -167,6 +167,12 @@ def test_a_former_module_is_answered_by_its_home(former, home):
     importlib.import_module(home)
 
 
+def test_the_caches_of_imports_can_be_cleared_once_saobp_is_imported():
+    importlib.import_module("saobp")
+    # transformers does so before it runs code of a model's folder
+    importlib.invalidate_caches()
+
+
 LIGHT = """import sys
 for room in ("saobp", "companion.figures", "companion.verdicts", "companion.publication.cli", "papermill"):
     __import__(room)

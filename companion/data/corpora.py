@@ -28,6 +28,7 @@ from companion.data.splits import Absent
 from companion.data.tokenizers import tokenizer_fingerprint
 from companion.records.schema import Data, Split
 from companion.setup import paths
+from saobp.equations.checks import first_line
 
 PARTS = ("train", "validation")
 # the same bytes, whoever writes
@@ -237,4 +238,11 @@ def read_file(file: Path) -> tuple[PreTrainedTokenizerBase, Blocks, Blocks, dict
     folder = paths.made(paths.cache() / f"prepared-{paths.digest(file)[:16]}", unpack)
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     parts = [Blocks(folder / part, about.get("source", "tokens")) for part in PARTS]
-    return AutoTokenizer.from_pretrained(folder / "tokenizer"), *parts, about
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer", trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{file}: its tokenizer cannot be read ({first_line(error)}); "
+            "write it again with `saobp tokens`"
+        ) from None
+    return tokenizer, *parts, about

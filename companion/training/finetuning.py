@@ -59,7 +59,8 @@ def with_head(task: Task, checkpoint: Path, recipe: Finetuning, seed: int) -> nn
         "attention_probs_dropout_prob": recipe.dropout,
     }
     head = HEADS.get(task.spec.kind, transformers.AutoModelForSequenceClassification)
-    return head.from_pretrained(checkpoint, num_labels=task.spec.num_labels, **dropout)
+    labels = {"num_labels": task.spec.num_labels}
+    return head.from_pretrained(checkpoint, trust_remote_code=False, **labels, **dropout)
 
 
 class KeepBest(TrainerCallback):

@@ -135,7 +135,7 @@ def _model(place: Path | str, options: dict[str, str]) -> nn.Module:
     import torch
     import transformers
 
-    config = transformers.AutoConfig.from_pretrained(place, **options)
+    config = transformers.AutoConfig.from_pretrained(place, **options, trust_remote_code=False)
     architecture = (getattr(config, "architectures", None) or ["CausalLM" if options else ""])[0]
     build = getattr(
         transformers,
@@ -143,7 +143,9 @@ def _model(place: Path | str, options: dict[str, str]) -> nn.Module:
     )
     safe = {} if options else {"use_safetensors": True}
     strict = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
-    model, loaded = build.from_pretrained(place, **strict, **options, **safe)
+    model, loaded = build.from_pretrained(
+        place, **strict, **options, **safe, trust_remote_code=False
+    )
     absent = {*loaded["missing_keys"], *(found[0] for found in loaded["mismatched_keys"])}
     # transformers fills them with random numbers
     if absent := sorted(key for key in absent if "pooler" not in key):
@@ -163,7 +165,9 @@ def _reader(model: nn.Module, place: Path | str, options: dict[str, str]) -> Any
         ("AutoImageProcessor", "image processor") if pictures else ("AutoTokenizer", "tokenizer")
     )
     try:
-        return getattr(transformers, kind).from_pretrained(place, **options)
+        return getattr(transformers, kind).from_pretrained(
+            place, **options, trust_remote_code=False
+        )
     except Exception as error:
         raise ValueError(f"its {what}: {first_line(error)[:200]}") from None
 

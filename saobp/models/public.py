@@ -93,7 +93,9 @@ def load(name: str = "minilm", **options: Any) -> tuple[PreTrainedModel, PreTrai
     from transformers import AutoModel
 
     folder = locate(name)
-    model = AutoModel.from_pretrained(folder, use_safetensors=True, **options)
+    model = AutoModel.from_pretrained(
+        folder, use_safetensors=True, **options, trust_remote_code=False
+    )
     return model.float().eval(), tokenizer(name)
 
 
@@ -101,7 +103,7 @@ def tokenizer(name: str = "minilm") -> PreTrainedTokenizerFast:
     """Return a public model's tokenizer. Raises PublicModelError as `locate` does."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(locate(name))
+    return AutoTokenizer.from_pretrained(locate(name), trust_remote_code=False)
 
 
 def mirrored(repository: str) -> Path | None:

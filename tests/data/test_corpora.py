@@ -1,4 +1,5 @@
 import errno
+import json
 import pickle
 import re
 import shutil
@@ -219,6 +220,28 @@ def test_a_full_disk_is_not_taken_for_a_damaged_file(file, tmp_path, monkeypatch
 def test_a_file_for_another_study_or_of_less_text_is_refused_in_one_line(file, other, said):
     study = SMOKE.changed(tokens=str(file), **other)
     refused(f"{said}: write it for smoke", pretraining.texts, study, "mini-quarter", None)
+
+
+def test_code_in_a_token_file_is_not_run_also_where_the_user_says_yes(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr("builtins.input", lambda *text: "y")
+    tokenizer, train, validation, about = corpora.read_file(file)
+    mark, save = tmp_path / "has_run", tokenizer.save_pretrained
+
+    def save_with_code(folder):
+        save(folder)
+        (folder / "custom.py").write_text(
+            f"open({str(mark)!r}, 'w')\nfrom transformers import BertTokenizer as Custom\n"
+        )
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        settings |= {"tokenizer_class": "Custom"}
+        settings |= {"auto_map": {"AutoTokenizer": ["custom.Custom", None]}}
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+    monkeypatch.setattr(tokenizer, "save_pretrained", save_with_code)
+    odd = corpora.write_file(tmp_path / "odd.tar.bz2", tokenizer, train, validation, about)
+    refused("odd.tar.bz2: its tokenizer .* custom code .*`saobp tokens", corpora.read_file, odd)
+    assert not mark.exists()
 
 
 def test_a_missing_a_cut_and_a_foreign_file_are_refused_in_one_line(file, tmp_path):

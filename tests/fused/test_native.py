@@ -3,6 +3,7 @@ kernels divide by.
 """
 
 import math
+import os
 import shutil
 import sys
 import time
@@ -155,6 +156,34 @@ def test_without_a_cache_the_passes_are_this_process_s_alone(fresh, monkeypatch,
         monkeypatch.setattr("os.access", lambda *_: False)
     folder = native.cache_folder()
     assert folder.is_dir() and folder != fresh and going == [folder]
+
+
+@pytest.mark.parametrize("trouble", ["group", "everybody", "another user"])
+def test_no_passes_are_loaded_from_a_folder_that_others_may_write_to(fresh, monkeypatch, trouble):
+    """What lies there may be anybody's code; `fresh` would be the folder otherwise."""
+    fresh.mkdir(mode=0o700)
+    assert native.cache_folder() == fresh
+    if trouble == "another user":
+        monkeypatch.setattr("os.geteuid", lambda: fresh.stat().st_uid + 1)
+    else:
+        fresh.chmod(0o770 if trouble == "group" else 0o707)
+    folder = native.cache_folder()
+    assert folder != fresh and folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_folder_of_the_passes_is_private_whatever_the_umask_and_never_in_the_current_folder(
+    fresh, monkeypatch, tmp_path
+):
+    before = os.umask(0o002)
+    try:
+        assert native.cache_folder() == fresh and fresh.stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "here")
+    monkeypatch.setattr(native.Path, "home", lambda: tmp_path / "home")
+    assert native.cache_folder() == tmp_path / "home" / ".cache" / "saobp"
+    assert not (tmp_path / "here").exists()
 
 
 def test_threads_that_come_at_once_compile_once(fresh, monkeypatch):

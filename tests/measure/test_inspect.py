@@ -400,6 +400,27 @@ def test_an_interrupted_write_leaves_the_old_files(monkeypatch, folders, texts, 
     ).read_text() == "old"
 
 
+CODE = """
+from transformers import PretrainedConfig
+open({mark!r}, "w")
+class Custom(PretrainedConfig):
+    model_type = "custom"
+"""
+
+
+def test_code_of_a_model_folder_is_not_run_also_where_the_user_says_yes(
+    folders, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr("builtins.input", lambda *text: "y")
+    folder, mark = shutil.copytree(folders["gpt2"], tmp_path / "model"), tmp_path / "has_run"
+    (folder / "custom.py").write_text(CODE.format(mark=str(mark)))
+    settings = json.loads((folder / "config.json").read_text())
+    settings |= {"model_type": "custom", "auto_map": {"AutoConfig": "custom.Custom"}}
+    (folder / "config.json").write_text(json.dumps(settings))
+    refused([str(folder)], "cannot open it .*custom code", tmp_path, capsys)
+    assert not mark.exists()
+
+
 def test_weights_are_opened_in_float32_and_a_pickle_is_not(tmp_path):
     model = build("bert")
     model.to(torch.float16).save_pretrained(tmp_path / "half")

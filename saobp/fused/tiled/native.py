@@ -13,6 +13,7 @@ import math
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import tempfile
 import threading
@@ -91,11 +92,18 @@ def processor() -> str:
 
 
 def cache_folder() -> Path:
-    """Return a folder of this user's that lasts, or else one for this process."""
+    """Return a folder that lasts and that only this user can write to, or else one for this process.
+
+    What lies in it is loaded as code: a folder of somebody else, or one that a group may write to,
+    is not used.
+    """
     try:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saobp"
-        folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
+        # relative, it would be looked for in the current folder, which may hold anything
+        chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        folder = (chosen if chosen.is_absolute() else Path.home() / ".cache") / "saobp"
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if only_ours(folder) and os.access(folder, os.W_OK):
             return folder
     # nowhere to write, or a user without a home
     except (OSError, RuntimeError):
@@ -103,6 +111,16 @@ def cache_folder() -> Path:
     folder = tempfile.mkdtemp(prefix="saobp-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
+
+
+def only_ours(folder: Path) -> bool:
+    """Tell whether a folder is this user's and nobody else may write to it."""
+    # Windows numbers no users, and keeps a home to its own
+    if not hasattr(os, "geteuid"):
+        return True
+    status = folder.stat()
+    shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid == os.geteuid() and not shared
 
 
 class Rows(ctypes.Structure):
