@@ -52,6 +52,7 @@ def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_
         "decoders",
         "cost",
         "paper",
+        "ladder",
     }
     assert set(read.studies) == names
     for study in read.studies.values():
