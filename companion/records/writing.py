@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+import saobp
 from companion.records import schema
 from companion.records.reading import RecordError
 from companion.records.schema import Data, Departure, Device, Record
@@ -32,6 +33,8 @@ PACKAGES = (
     "scikit-learn",
     "igraph",
 )
+# of the repository: what a run reads
+READ = ("companion", "data", "figures", "notebooks", "profiles", "saobp", "Snakefile", "texts")
 # parameters that name a pretrained model
 PRETRAINED = ("model", "algorithm", "seed")
 # and a run
@@ -124,21 +127,34 @@ def finite(value: Any) -> Any:
 
 @cache
 def commit() -> str:
-    """Return the git commit of the code, with a plus sign when files differ from it.
+    """Return the git commit of the imported package, with a plus sign when what a run reads differs
+    from it.
 
-    A copy without git's history may be told by the environment variable SAOBP_COMMIT; else it is
-    "unknown".
+    It differs too where notebooks and data are those of another folder than the package's. A
+    package that is not the top of its own repository, unpacked from an archive or installed, may be
+    told by the environment variable SAOBP_COMMIT; else its commit is "unknown".
     """
-    how = {"cwd": paths.root(), "stderr": subprocess.DEVNULL, "text": True}
+    top = Path(__file__).resolve().parents[2]
+    told = os.environ.get("SAOBP_COMMIT") or "unknown"
+    if Path(saobp.__file__).resolve().parents[1] != top:
+        return told
     try:
-        changed = subprocess.check_output(
-            ["git", "status", "--porcelain", "-uno", "--", "saobp", "companion"], **how
-        )
-        return subprocess.check_output(
-            ["git", "rev-parse", "--short=12", "HEAD"], **how
-        ).strip() + "+" * bool(changed)
+        if Path(_git(top, "rev-parse", "--show-toplevel")).resolve() != top:
+            return told
+        changed = _git(top, "status", "--porcelain", "--untracked-files=normal", "--", *READ)
+        number = _git(top, "rev-parse", "--short=12", "HEAD")
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("SAOBP_COMMIT") or "unknown"
+        return told
+    return number + "+" * bool(changed or paths.root().resolve() != top)
+
+
+def _git(folder: Path, *words: str) -> str:
+    """Return what git says of a folder's own repository, whatever repository it was told of."""
+    environment = {name: value for name, value in os.environ.items() if name[:4] != "GIT_"}
+    # a run beside this one may ask at the same time
+    environment["GIT_OPTIONAL_LOCKS"] = "0"
+    how = {"cwd": folder, "env": environment, "stderr": subprocess.DEVNULL, "text": True}
+    return subprocess.check_output(["git", *words], **how).strip()
 
 
 def device(precision: str | None = None) -> Device:

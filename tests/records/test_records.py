@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 
 import example_records as examples
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 import torch
 from example_records import FAILED, exam
 
+import saobp
 from companion import records
 from companion.records import RecordError, Run, schema
 from companion.records.schema import Record
@@ -61,21 +64,89 @@ def test_a_processor_is_named_with_its_vector_set_and_alike_beside_an_early_reco
     )
 
 
-def test_a_record_names_the_commit_at_which_its_run_began(monkeypatch, tmp_path):
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(paths, "root", lambda: tmp_path)
-        assert records.commit.__wrapped__() == "unknown", "of a copy without git's history"
-        elsewhere.setenv("SAOBP_COMMIT", "abc123")
-        assert records.commit.__wrapped__() == "abc123"
-    head = iter(["", "first", "", "second"])
-    monkeypatch.setattr(
-        records.writing.subprocess, "check_output", lambda *command, **given: next(head)
-    )
+def git(folder, *words):
+    """Call git in a folder, as nobody in particular, and return what it says."""
+    nobody = ["-c", "user.name=Nobody", "-c", "user.email=nobody@example.org"]
+    return subprocess.check_output(["git", *nobody, *words], cwd=folder, text=True).strip()
+
+
+def committed(folder):
+    """Lay out a repository of what runs read, all of it committed, and return the commit."""
+    for name in ("companion/records", "saobp", "notebooks/studies", "data/published"):
+        paths.write_text(folder / name / "file", "as committed")
+    paths.write_text(folder / "Snakefile", "as committed")
+    git(folder, "init", "-q")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+    return git(folder, "rev-parse", "--short=12", "HEAD")
+
+
+@pytest.fixture
+def imported_from(monkeypatch):
+    """Let the package be that of a folder, and notebooks and data be those of it or another."""
+
+    def imported(package, root=None):
+        monkeypatch.setattr(saobp, "__file__", str(package / "saobp" / "__init__.py"))
+        place = str(package / "companion" / "records" / "writing.py")
+        monkeypatch.setattr(records.writing, "__file__", place)
+        monkeypatch.setattr(paths, "root", lambda: root or package)
+        return records.commit.__wrapped__()
+
+    monkeypatch.delenv("SAOBP_COMMIT", raising=False)
+    return imported
+
+
+def test_the_commit_in_a_record_is_that_of_the_package_that_runs(
+    tmp_path, imported_from, monkeypatch
+):
+    commit, other = committed(tmp_path / "clone"), committed(tmp_path / "other")
+    assert imported_from(tmp_path / "clone") == commit
+    # its notebooks and data are another tree's
+    assert imported_from(tmp_path / "clone", tmp_path / "other") == f"{commit}+"
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    assert imported_from(tmp_path / "clone") == commit
+    assert imported_from(tmp_path / "other") == other
+    monkeypatch.delenv("GIT_DIR")
+    # an archive unpacked within a repository that tracks it, and one within none
+    shutil.copytree(tmp_path / "clone" / "saobp", tmp_path / "other" / "unpacked" / "saobp")
+    git(tmp_path / "other", "add", "-A")
+    git(tmp_path / "other", "commit", "-qm", "second")
+    for folder in (tmp_path / "other" / "unpacked", tmp_path):
+        monkeypatch.delenv("SAOBP_COMMIT", raising=False)
+        assert imported_from(folder) == "unknown"
+        monkeypatch.setenv("SAOBP_COMMIT", "abc123")
+        assert imported_from(folder) == "abc123"
+
+
+def test_parts_of_the_package_from_two_places_have_no_commit(tmp_path, imported_from, monkeypatch):
+    committed(tmp_path / "clone")
+    imported_from(tmp_path / "clone")
+    monkeypatch.setattr(saobp, "__file__", str(tmp_path / "elsewhere" / "saobp" / "__init__.py"))
+    assert records.commit.__wrapped__() == "unknown"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["saobp/file", "companion/records/file", "notebooks/studies/file", "data/published/file"]
+    + ["Snakefile", "notebooks/studies/new.yaml", "data/published/new.csv", "saobp/new.py"],
+)
+def test_a_change_of_anything_that_a_run_reads_marks_the_commit(tmp_path, imported_from, name):
+    commit = committed(tmp_path)
+    paths.write_text(tmp_path / "README.md", "no run reads it")
+    assert imported_from(tmp_path) == commit
+    paths.write_text(tmp_path / name, "not as committed")
+    assert imported_from(tmp_path) == f"{commit}+"
+
+
+def test_a_record_names_the_commit_at_which_its_run_began(monkeypatch, tmp_path, imported_from):
+    folder = tmp_path / "clone"
+    first = committed(folder)
+    imported_from(folder)
     records.commit.cache_clear()
     run = records.Run("audit", study_name="smoke", parameters={})
     # another commit while it runs
-    next(head)
-    assert run.save(tmp_path / "run.json", {})["code"]["commit"] == "first"
+    git(folder, "commit", "-q", "--allow-empty", "-m", "second")
+    assert run.save(tmp_path / "run.json", {})["code"]["commit"] == first
     records.commit.cache_clear()
 
 
