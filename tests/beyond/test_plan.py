@@ -52,6 +52,8 @@ def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_
         "decoders",
         "cost",
         "paper",
+        "spare",
+        "dose",
         "ladder",
     }
     assert set(read.studies) == names
