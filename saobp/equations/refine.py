@@ -19,6 +19,13 @@ from saobp.equations.messages import (
     seen_bias,
     signed_strength,
 )
+from saobp.equations.sparing import (
+    Spare,
+    check_spare,
+    check_spared_shape,
+    spared_keys,
+    strength_by_key,
+)
 
 __all__ = ["FACTORS", "refine"]
 
@@ -32,6 +39,7 @@ def refine(
     causal: bool = False,
     exclude_self: bool = True,
     steps: int = 1,
+    spare: Spare = None,
     damping: float = 0.0,
     seed: int = 0,
 ) -> Float[Tensor, "*batch query key"]:
@@ -60,6 +68,11 @@ def refine(
         exclude_self: Leave a row's own message out (Algorithm 1); False is Eq. 11 as printed.
         steps: Rounds of messages; from the second on beliefs speak for `attention`, which stays the
             prior.
+        spare: Keys that get no bias, though their queries send messages as the others do: "first"
+            (the first real token of each sequence), "edges" (the first and the last), a share in
+            (0, 1] (keys that receive more than that share of their head's attention), or a boolean
+            mask, True for a spared key, (L,), (batch, L) or broadcasting to (..., L). Of a causal
+            matrix only "first" and a mask: the others depend on later rows.
         damping: Share of the old belief that a round keeps, in [0, 1).
         seed: Of the permutations of "shuffled".
 
@@ -75,6 +88,8 @@ def refine(
     checks.check_shape(attention)
     checks.check_strength(strength, attention.shape[:-2])
     checks.check_options(factor, steps, damping, seed, causal=causal, exclude_self=exclude_self)
+    check_spare(spare, factor, causal=causal)
+    check_spared_shape(spare, attention.shape)
     if mask is not None:
         checks.check_mask(mask, attention)
     visible = visibility(attention, mask, causal)
@@ -87,7 +102,8 @@ def refine(
         )
         lam = per_matrix(strength, prior)
         rounds = {"steps": int(steps), "damping": float(damping)}
-        refined = _refined(prior, factor, lam, visible, causal, exclude_self, seed, rounds)
+        lam_by_key = strength_by_key(lam, spared_keys(spare, prior, visible))
+        refined = _refined(prior, factor, lam_by_key, visible, causal, exclude_self, seed, rounds)
         refined = _same_where_zero(factor, strength, lam, prior, refined)
     return _with_padding(refined.to(attention.dtype), attention, mask, visible)
 

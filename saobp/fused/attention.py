@@ -17,10 +17,12 @@ from saobp.equations import checks
 from saobp.equations.checks import ROW_TOLERANCE, quoted
 from saobp.equations.messages import SATURATION, signed_strength
 from saobp.equations.refine import refine
+from saobp.equations.sparing import Spare, check_spare, check_spared_shape
 from saobp.fused import gpu
 from saobp.fused.dropout import Dropout
 from saobp.fused.operation import RefinedAttention, attend, by_head
 from saobp.fused.scores import in_quick_type
+from saobp.fused.spared import spared_by_head
 from saobp.fused.tiled.heads import Call
 from saobp.fused.tiled.products import one
 
@@ -49,6 +51,7 @@ def saobp_attention(
     exclude_self: bool = True,
     scale: float | None = None,
     dropout_p: float = 0.0,
+    spare: Spare = None,
 ) -> Float[Tensor, "batch head query value_width"]:
     """Attend with refined attention: refine(softmax(scale query key^T)) value, dropout in between
     (Eq. 11).
@@ -77,6 +80,8 @@ def saobp_attention(
         exclude_self: Leave a query's own message out (Algorithm 1); False is Eq. 11 as printed.
         scale: Of the products; None is 1 / sqrt(D).
         dropout_p: Share of the refined probabilities set to 0, the rest growing in proportion.
+        spare: Keys that get no bias, as for `saobp.refine`; a mask is (L,), (batch, L) or broadcasts
+            to (batch, heads, L). A share takes one pass over the scores more.
 
     Raises:
         ValueError: One line that names the argument and what is wrong with it.
@@ -89,6 +94,8 @@ def saobp_attention(
     )
     checks.check_factor(factor)
     checks.check_strength(strength, tuple(query.shape[:2]))
+    check_spare(spare, factor, causal=is_causal)
+    check_spared_shape(spare, (*query.shape[:3], query.shape[2]))
     mask = real_tokens(mask, query)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     if key.shape[1] != query.shape[1] or value.shape[1] != query.shape[1]:
@@ -101,10 +108,12 @@ def saobp_attention(
             return plain(query, key, value, how)
         if not fits(factor, strength, how, query, key, value):
             refinement = {"factor": factor, "strength": strength, "exclude_self": exclude_self}
+            refinement["spare"] = spare
             return materialised(query, key, value, refinement, how)
         # padding may hold NaN
         shown = query if mask is None else query.masked_fill(~mask[:, None, :, None], 0)
-        refined = fused(shown, key, value, factor, strength, exclude_self, how)
+        spared = spared_by_head(spare, shown, key, mask, scale)
+        refined = fused(shown, key, value, factor, strength, exclude_self, how, spared)
         return refined if mask is None else with_padding(refined, query, key, value, how)
 
 
@@ -197,6 +206,7 @@ def fused(
     strength: float | Tensor,
     exclude_self: bool,
     how: How,
+    spared: Tensor | None,
 ) -> Tensor:
     """Refine and attend in tiles; rows of padded queries are left undefined."""
     wide = torch.promote_types(query.dtype, torch.float32)
@@ -223,6 +233,7 @@ def fused(
         change=change,
         one=one(wide, query.device),
         dropout=Dropout.draw(how.dropout, (batch * heads, length), query.device),
+        spared=spared,
     )
     if gpu.serves(call, query, value):
         return gpu.OnGpu.apply(call, query, key, value)

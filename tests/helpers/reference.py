@@ -25,15 +25,44 @@ def normalised(values: list[float]) -> list[float]:
     return [value / total for value in values]
 
 
-def equation_11(attention, strength, *, low=False, exclude_self=True, causal=False, mask=None):
-    """Return Eq. 11 by three loops; `mask` and `causal` leave silent rows out of the product."""
+def spared_tokens(attention, spare, mask=None):
+    """Return a list that says of each key whether it is spared, by the words of `saobp.refine`."""
+    length = len(attention)
+    places = [k for k in range(length) if mask is None or mask[k]]
+    if spare is None:
+        return [False] * length
+    if isinstance(spare, str):
+        ends = {"first": places[:1], "edges": [places[0], places[-1]]}[spare]
+        return [k in ends for k in range(length)]
+    if isinstance(spare, torch.Tensor):
+        return spare.tolist()
+    shares = [sum(float(attention[i, k]) for i in places) / len(places) for k in range(length)]
+    return [share > spare for share in shares]
+
+
+def equation_11(
+    attention,
+    strength,
+    *,
+    low=False,
+    exclude_self=True,
+    causal=False,
+    mask=None,
+    spare=None,
+):
+    """Return Eq. 11 by three loops; `mask` and `causal` leave silent rows out of the product, and
+    `spare` a key's whole product.
+    """
     length = len(attention)
     psi = potts(strength, low)
     real = [True] * length if mask is None else mask.tolist()
+    spared = spared_tokens(attention, spare, mask)
     refined = torch.zeros(length, length, dtype=torch.float64)
     for j in filter(real.__getitem__, range(length)):
         beliefs = [float(attention[j, k]) for k in range(length)]
         for k, i in itertools.product(range(length), repeat=2):
+            if spared[k]:
+                continue
             if real[i] and not (exclude_self and i == j) and not (causal and i > j):
                 # so that no message is a message of 1
                 beliefs[k] *= message(attention[i], k, psi) / psi(0, 1)

@@ -57,6 +57,7 @@ def serves(call: Call, query: Tensor, value: Tensor) -> bool:
     return (
         query.device.type == DEVICE
         and call.is_common
+        and call.spared is None
         and query.dtype in ROUNDING
         and max(query.shape[3], value.shape[3]) <= WIDEST
         and kernels() is not None

@@ -38,6 +38,8 @@ class Call:
     # 1, in the type of the probabilities
     one: Tensor
     dropout: Dropout | None
+    # (head, L) boolean, keys that get no bias; None where all get theirs
+    spared: Tensor | None = None
 
     @property
     def is_common(self) -> bool:
@@ -50,6 +52,14 @@ class Call:
             and self.factor != "elemmul"
             and not self.causal
         )
+
+    def changes(self, part: slice) -> float | Tensor:
+        """Return `change` for each key of a few heads, 0 for a spared one: a number, or (head, 1,
+        key).
+        """
+        if self.spared is None:
+            return self.change
+        return self.one.new_tensor(self.change).masked_fill(self.spared[part, None], 0)
 
 
 class Heads:
@@ -67,6 +77,7 @@ class Heads:
         )
         self.count, self.length = self.value.shape[:2]
         self.real = None if call.real is None else call.real[part]
+        self.spared = None if call.spared is None else call.spared[part, None]
         # e^-strength - 1, where all messages have it
         self.shared = call.change if self.real is None else None
         if self.real is not None:
@@ -183,7 +194,15 @@ class Heads:
             torch.add(self.call.one, attention, alpha=self.shared, out=messages)
         else:
             torch.mul(attention, self.change(rows), out=messages).add_(1)
+        if self.spared is not None:
+            messages.masked_fill_(self.spared[..., : messages.shape[-1]], 1)
         return attention, messages
+
+    def unspared(self, by_key: Tensor) -> Tensor:
+        """Set what belongs to spared keys (head, query or 1, key) to 0, in place, and return it."""
+        if self.spared is None:
+            return by_key
+        return by_key.masked_fill_(self.spared[..., : by_key.shape[-1]], 0)
 
     def keep(self, rows: slice) -> Tensor | None:
         """Return the dropout of a tile, in buffer 4, where it may be already; None without."""

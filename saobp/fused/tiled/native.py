@@ -143,25 +143,41 @@ class Sizes(ctypes.Structure):
     """What C is told of a call beside its tensors."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("real", "query_bits", "key_bits")),
+        *((name, ctypes.c_void_p) for name in ("real", "changes", "query_bits", "key_bits")),
         *(
             (name, ctypes.c_long)
             for name in ("sequences", "heads", "length", "width", "depth", "threads")
         ),
-        *((name, ctypes.c_float) for name in ("scale", "change", "kept")),
-        *((name, ctypes.c_int) for name in ("own", "threshold")),
+        *((name, ctypes.c_float) for name in ("scale", "kept")),
+        *((name, ctypes.c_int) for name in ("own", "spares", "threshold")),
     ]
 
     @classmethod
-    def of(cls, call: Call, query: Tensor, value: Tensor) -> "Sizes":
-        """Return those of a call with these tensors."""
+    def of(cls, call: Call, changes: Tensor, query: Tensor, value: Tensor) -> "Sizes":
+        """Return those of a call with these tensors, and with what `changes_by_head` returned."""
         real = None if call.real is None else call.real.data_ptr()
-        counts, own = (*query.shape, value.shape[3], torch.get_num_threads()), not call.exclude_self
+        by_key = changes.data_ptr()
+        counts = (*query.shape, value.shape[3], torch.get_num_threads())
+        switches = not call.exclude_self, call.spared is not None
         if call.dropout is None:
-            return cls(real, None, None, *counts, call.scale, call.change, 1, own, 0)
+            return cls(real, by_key, None, None, *counts, call.scale, 1, *switches, 0)
         bits = (x.data_ptr() for x in (call.dropout.query_bits, call.dropout.key_bits))
-        dropout = 1 / (1 - call.dropout.probability), own, call.dropout.threshold
-        return cls(real, *bits, *counts, call.scale, call.change, *dropout)
+        kept = 1 / (1 - call.dropout.probability)
+        return cls(
+            real, by_key, *bits, *counts, call.scale, kept, *switches, call.dropout.threshold
+        )
+
+
+def changes_by_head(call: Call, query: Tensor) -> Tensor:
+    """Return a row of zeros, for queries that are silent, and rows of what a message changes by
+    key: one for all heads, or where keys are spared one a head.
+    """
+    rows = 1 if call.spared is None else len(call.spared)
+    changes = query.new_full((1 + rows, query.shape[2]), call.change)
+    changes[0] = 0
+    if call.spared is not None:
+        changes[1:].masked_fill_(call.spared, 0)
+    return changes
 
 
 def serves(tensor: Tensor) -> bool:
@@ -178,9 +194,9 @@ def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor
     query, key, value = (side_by_side(x) for x in (query, key, value))
     results = out, *sums = room_like(value), *sums_like(query)
     rows, places = map(Rows.of, (query, key, value, out)), (x.data_ptr() for x in sums)
-    mild = passes().saobp_attend(
-        *rows, *places, Sizes.of(call, query, value), math.exp(call.strongest - RANGE)
-    )
+    changes = changes_by_head(call, query)
+    sizes = Sizes.of(call, changes, query, value)
+    mild = passes().saobp_attend(*rows, *places, sizes, math.exp(call.strongest - RANGE))
     return [*results] if mild else None
 
 
@@ -191,9 +207,9 @@ def gradients(call: Call, *tensors: Tensor) -> list[Tensor]:
     query, key, value, mean, total, load, given = (side_by_side(x) for x in tensors)
     results = [room_like(x) for x in (query, key, value)]
     rows = map(Rows.of, (query, key, value, mean, given, *results))
-    if not passes().saobp_gradients(
-        *rows, total.data_ptr(), load.data_ptr(), Sizes.of(call, query, value)
-    ):
+    changes = changes_by_head(call, query)
+    sizes = Sizes.of(call, changes, query, value)
+    if not passes().saobp_gradients(*rows, total.data_ptr(), load.data_ptr(), sizes):
         raise MemoryError("saobp_attention has no memory left for its gradient")
     return results
 

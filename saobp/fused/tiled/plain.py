@@ -28,7 +28,7 @@ def is_plain(call: Call, query: Tensor) -> bool:
 
 
 def attention_and_messages(
-    call: Call, query: Tensor, key: Tensor, scratch: dict
+    call: Call, changes: float | Tensor, query: Tensor, key: Tensor, scratch: dict
 ) -> tuple[Tensor, Tensor]:
     """Return attention and messages over e^strength (head, query, key), in buffers 1 and 2."""
     count, length, _ = query.shape
@@ -37,7 +37,9 @@ def attention_and_messages(
     )
     torch.baddbmm(attention, query, key.mT, beta=0, alpha=call.scale, out=attention)
     torch.softmax(attention, -1, out=attention)
-    return attention, torch.add(call.one, attention, alpha=call.change, out=messages)
+    if isinstance(changes, Tensor):
+        return attention, torch.addcmul(call.one, attention, changes, out=messages)
+    return attention, torch.add(call.one, attention, alpha=changes, out=messages)
 
 
 def attend_plainly(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor] | None:
@@ -49,10 +51,11 @@ def attend_plainly(call: Call, query: Tensor, key: Tensor, value: Tensor) -> lis
     results, scratch = [like(value, value.dtype), *sums_like(query)], scratch_for(query)
     # the most that loads can lie apart, in nats
     spread = call.strongest * query.shape[2]
-    for _, (asking, asked, meant, out, total, load) in parts(
+    for part, (asking, asked, meant, out, total, load) in parts(
         query, key, value, *results, length=query.shape[2]
     ):
-        attention, messages = attention_and_messages(call, asking, asked, scratch)
+        changes = call.changes(part)
+        attention, messages = attention_and_messages(call, changes, asking, asked, scratch)
         if spread <= RANGE / 2:
             found = messages.prod(-2, keepdim=True)
         else:
@@ -75,11 +78,12 @@ def backward_plainly(call: Call, *tensors: Tensor) -> list[Tensor]:
     if native.serves(tensors[0]):
         return native.gradients(call, *tensors)
     results, scratch = [like(x, x.dtype) for x in tensors[:3]], scratch_for(tensors[0])
-    for _, pieces in parts(*tensors, *results, length=tensors[0].shape[2]):
+    for part, pieces in parts(*tensors, *results, length=tensors[0].shape[2]):
         query, key, value, mean, total, load, given, to_query, to_key, to_value = pieces
         given = given / total
         last = (mean * given).sum(-1, keepdim=True).neg_()
-        attention, messages = attention_and_messages(call, query, key, scratch)
+        changes = call.changes(part)
+        attention, messages = attention_and_messages(call, changes, query, key, scratch)
         through = buffer(scratch, 0, attention.shape, query, query.dtype)
         weights = torch.div(attention, messages, out=through) if call.exclude_self else attention
         heard = last.mT @ weights
@@ -88,7 +92,7 @@ def backward_plainly(call: Call, *tensors: Tensor) -> list[Tensor]:
         to_value.mul_(load.mT)
         torch.baddbmm(last, given, value.mT, out=through)
         scores = scores_gradient(
-            messages, attention, through, load, heard, call.change, not call.exclude_self
+            messages, attention, through, load, heard.mul_(changes), not call.exclude_self
         )
         torch.baddbmm(to_query, scores, key, beta=0, alpha=call.scale, out=to_query)
         torch.baddbmm(to_key, scores.mT, query, beta=0, alpha=call.scale, out=to_key)
@@ -101,7 +105,6 @@ def scores_gradient(
     through: Tensor,
     load: Tensor,
     heard: Tensor,
-    change: float,
     own: bool,
 ) -> Tensor:
     """Return the gradient of scores from that of weights, `through`, in the memory of the
@@ -109,7 +112,7 @@ def scores_gradient(
     """
     through.mul_(load)
     if own:
-        through.addcdiv_(heard.mul_(change), messages)
+        through.addcdiv_(heard, messages)
     else:
-        torch.addcdiv(heard.mul_(change), through, messages, out=through).div_(messages)
+        torch.addcdiv(heard, through, messages, out=through).div_(messages)
     return softmax_gradient(through, attention, out=messages)

@@ -103,7 +103,7 @@ def backward_all(heads: Heads, gradient: Wide, load: Tensor, found: Gradients) -
         weights = product_weights(heads, rows, out=0)
         add_by_key(sums, heads, rows, weights, gradient, first=rows.start == 0)
     torch.mul(sums.body, load.mT, out=found.value)
-    heard = sums.used.mul_(values.used).sum(-1).unsqueeze(1)
+    heard = heads.unspared(sums.used.mul_(values.used).sum(-1).unsqueeze(1))
     for rows in reversed(heads.tiles()):
         found.add_scores(
             rows, product_gradient(heads, rows, gradient.at(rows), values, heard, found)
@@ -125,7 +125,7 @@ def product_gradient(
         reply = (
             torch.addcmul(heard, weights, through, value=-1) if heads.call.exclude_self else heard
         )
-        found.add_strength(rows, weights.mul_(reply))
+        found.add_strength(rows, heads.unspared(weights.mul_(reply)))
     if heads.call.exclude_self:
         torch.addcdiv(change * heard, through, messages, out=through).div_(messages)
     else:
@@ -255,7 +255,7 @@ def belief_gradient(
     seen, out = values.at(slice(0, heads.keys(rows))), heads.buffer(0, rows)
     direct = paired(gradient.at(rows), seen, heads.keep(rows), out=out).mul_(weights)
     attention, messages = heads.messages(rows)
-    reply = bias.reply(direct, out=heads.buffer(3, rows)).div_(messages)
+    reply = heads.unspared(bias.reply(direct, out=heads.buffer(3, rows))).div_(messages)
     if found.wants_strength:
         found.add_strength(rows, reply * attention)
     reply.mul_(heads.change(rows))

@@ -34,7 +34,7 @@ int saobp_attend(Tensor query, Tensor key, Tensor value, Tensor out, float *tota
                 rows = least(cut.rows, end - at);
                 attention(query, &of, &cut, start + head, at, rows, mine + to_keys, tile);
                 for (long row = 0; row < rows; row++)
-                    weigh(tile + row * pitch, said, L, change_of(&of, start + head, at + row), of.own);
+                    weigh(tile + row * pitch, said, L, changes_of(&of, start + head, at + row), of.own);
             }
         }
         #pragma omp for
@@ -54,7 +54,7 @@ int saobp_attend(Tensor query, Tensor key, Tensor value, Tensor out, float *tota
                     attention(query, &of, &cut, start + head, at, rows, mine + to_keys, tile);
                     for (long k = 0; k < L; k++) ones[k] = 1;
                     for (long row = 0; row < rows; row++)
-                        weigh(tile + row * pitch, ones, L, change_of(&of, start + head, at + row), of.own);
+                        weigh(tile + row * pitch, ones, L, changes_of(&of, start + head, at + row), of.own);
                 }
                 for (long row = 0; row < rows; row++) {
                     sums[at + row] = dot(tile + row * pitch, all, L);

@@ -63,8 +63,9 @@ int saobp_gradients(Tensor query, Tensor key, Tensor value, Tensor mean, Tensor 
                 rows = least(cut.rows, end - at);
                 attention(query, &of, &cut, start + head, at, rows, mine + to_keys, a);
                 for (long row = 0; row < rows; row++) {
-                    float change = change_of(&of, start + head, at + row), *weight = a + row * pitch + to_weights;
-                    weigh_beside(a + row * pitch, weight, heard, last[at + row], L, change, of.own);
+                    const float *changes = changes_of(&of, start + head, at + row);
+                    float *weight = a + row * pitch + to_weights;
+                    weigh_beside(a + row * pitch, weight, heard, last[at + row], L, changes, of.own);
                     if (of.bits[0]) drop(weight, &of, start + head, at + row);
                 }
                 multiply(a + to_weights, 1, pitch, mine + to_given + at * PANEL, L, rows, sum, of.depth, L, of.depth, 1,
@@ -99,7 +100,7 @@ int saobp_gradients(Tensor query, Tensor key, Tensor value, Tensor mean, Tensor 
                 for (long row = 0; row < rows; row++) {
                     if (of.bits[0]) drop(g + row * pitch, &of, start + head, at + row);
                     to_scores(a + row * pitch, g + row * pitch, last[at + row], all, mine + to_heard, L,
-                              change_of(&of, start + head, at + row), of.own);
+                              changes_of(&of, start + head, at + row), of.own);
                 }
                 multiply(g, pitch, 1, mine + to_rows, L, L, to, to_query.row, rows, of.width, of.scale, 0);
                 multiply(g, 1, pitch, mine + to_queries + at * PANEL, L, rows, sum, of.width, L, of.width, 1, 1);

@@ -19,14 +19,16 @@ enum { PARTS = 4, ROWS = 128, WHOLE = 1 << 18, GROUP = 1 << 15, TILE = 1 << 16, 
 typedef struct { float *at; long sequence, head, row; } Tensor;
 
 /* A call: width of a key, depth of a value; messages 1 + change a, a query's own one left out unless `own`. `real` is 1
-   for a token and 0 for padding (head, row), NULL where all are real: padding is not seen and is silent. `bits` of
-   queries and keys (head, row) say which pairs dropout keeps, times `kept`; NULL without. */
+   for a token and 0 for padding (head, row), NULL where all are real: padding is not seen and is silent. `changes` by
+   key are a row of zeros, of silent queries, and one row for all heads, or if `spares` one a head. `bits` of queries and
+   keys (head, row) say which pairs dropout keeps, times `kept`; NULL without. */
 typedef struct {
     const unsigned char *real;
+    const float *changes;
     const int *bits[2];
     long sequences, heads, length, width, depth, threads;
-    float scale, change, kept;
-    int own, threshold;
+    float scale, kept;
+    int own, spares, threshold;
 } Call;
 
 /* Rows of a tile and of a part, distance of rows, heads of a group that have so many matrices each, all heads; whether
@@ -47,9 +49,10 @@ static inline float *rows_of(Tensor x, const Call *of, long head, long row) {
     return x.at + head / of->heads * x.sequence + head % of->heads * x.head + row * x.row;
 }
 
-/* Where the messages of a row are silent, they change nothing. */
-static inline float change_of(const Call *of, long head, long row) {
-    return of->real && !of->real[head * of->length + row] ? 0 : of->change;
+/* By what the messages of a row change with attention, by key: nothing where it is silent or the key is spared. */
+static inline const float *changes_of(const Call *of, long head, long row) {
+    int silent = of->real && !of->real[head * of->length + row];
+    return of->changes + (silent ? 0 : 1 + head * of->spares) * of->length;
 }
 
 /* Dropout of a row of weights: which pairs are kept is told by the finaliser of MurmurHash3, see `Dropout`. */
@@ -78,9 +81,9 @@ static inline void attention(Tensor query, const Call *of, const Cut *cut, long 
 }
 
 /* Turn a row of attention into attention over messages and multiply its messages into `said`. */
-static inline void weigh(float *row, float *said, long keys, float change, int own) {
+static inline void weigh(float *row, float *said, long keys, const float *changes, int own) {
     for (long key = 0; key < keys; key++) {
-        float message = 1 + change * row[key];
+        float message = 1 + changes[key] * row[key];
         said[key] *= message;
         if (!own) row[key] /= message;
     }
@@ -104,20 +107,21 @@ static inline int loads(const float *said, double *product, float *load, long pa
 }
 
 /* The weights of a row of attention, and what the query says about each key, added to `heard`. */
-static inline void weigh_beside(const float *row, float *weight, float *heard, float last, long keys, float change,
-                                int own) {
+static inline void weigh_beside(const float *row, float *weight, float *heard, float last, long keys,
+                                const float *changes, int own) {
     for (long key = 0; key < keys; key++) {
-        weight[key] = own ? row[key] : row[key] / (1 + change * row[key]);
+        weight[key] = own ? row[key] : row[key] / (1 + changes[key] * row[key]);
         heard[key] += last * weight[key];
     }
 }
 
 /* From the gradient of a row's weights, less `last`, to that of its scores, in place. */
 static inline void to_scores(const float *a, float *g, float last, const float *load, const float *heard, long keys,
-                             float change, int own) {
+                             const float *changes, int own) {
     for (long key = 0; key < keys; key++) {
-        float once = 1 / (1 + change * a[key]), direct = (g[key] + last) * load[key];
-        g[key] = own ? direct + heard[key] * change * once : (direct * once + heard[key] * change) * once;
+        float once = 1 / (1 + changes[key] * a[key]), direct = (g[key] + last) * load[key];
+        g[key] = own ? direct + heard[key] * changes[key] * once
+                     : (direct * once + heard[key] * changes[key]) * once;
     }
     float sum = dot(a, g, keys);
     for (long key = 0; key < keys; key++) g[key] = a[key] * (g[key] - sum);
