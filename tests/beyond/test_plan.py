@@ -51,6 +51,7 @@ def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_
         "branched",
         "decoders",
         "cost",
+        "learning",
         "paper",
         "spare",
         "dose",
