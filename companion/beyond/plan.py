@@ -174,17 +174,19 @@ def command(
     return run
 
 
-def share(planned: Iterable[Entry], out: Path) -> None:
+def share(planned: Iterable[Entry], out: Path, *, wait: bool = False) -> None:
     """Make every record that is not in `out` yet; several processes share the work, one record each
     at a time.
 
-    A process that dies leaves its record to the next. Raises click's error, one line, for a record
+    With `wait` it waits for the records that other processes make, so that all are there in the
+    end. A process that dies leaves its record to the next. Raises click's error, one line, for a record
     that cannot be read or tells another recipe, and for what a run refuses or lacks; records that
     were made before it stay.
     """
     for name, make, recipe in planned:
         path, folder = out / f"{name}.json", paths.own_folder(out.parent / "work" / name)
-        with contextlib.suppress(Timeout), FileLock(folder / ".lock", timeout=0):
+        lock = FileLock(folder / ".lock", timeout=-1 if wait else 0)
+        with contextlib.suppress(Timeout), lock:
             try:
                 if not path.exists():
                     make(path, folder)

@@ -135,6 +135,7 @@ FORMS = {
     "pretrain": training_metrics.PretrainMetrics,
     "branched": training_metrics.BranchedMetrics,
     "hops": training_metrics.HopsMetrics,
+    "learning": training_metrics.LearningMetrics,
     "beyond": training_metrics.BeyondMetrics,
     "decoder": evaluation_metrics.DecoderMetrics,
     "finetune": evaluation_metrics.FinetuneMetrics,

@@ -261,3 +261,30 @@ class BeyondMetrics(TypedDict):
     # hops -> the path of relations of each story
     paths: dict[str, list[str]]
     public: NotRequired[list[dict[str, Number]]]
+
+
+class LearningRecipe(TypedDict):
+    """All that a run of the study `learning` depends on: `studies.learning.design`."""
+
+    layers: int
+    width: int
+    arm: str
+    rate: float
+    seed: int
+    warmup: int
+    exam: str
+    items: int
+    steps: int
+    every: int
+    known: float
+
+
+@exact
+class LearningMetrics(TypedDict):
+    """Stage `learning`: one encoder, until it answers two and three hops."""
+
+    recipe: LearningRecipe
+    curve: list[ExamCheck]
+    # of training, per step
+    seconds: float
+    failed: Failure | None
