@@ -290,7 +290,7 @@ def visible_keys(mask: Tensor, causal: bool, positions: Tensor | None = None) ->
 def materialised(query: Tensor, key: Tensor, value: Tensor, refinement: dict, how: How) -> Tensor:
     """Attend with `saobp.refine` of the whole L x L matrix."""
     wide = torch.promote_types(query.dtype, torch.float32)
-    scores = (query.to(wide) * how.scale) @ key.to(wide).mT
+    scores = (query.to(wide) * how.scale) @ key.to(wide).transpose(-1, -2)
     real = torch.ones_like(scores[:1, 0, 0], dtype=torch.bool) if how.mask is None else how.mask
     visible = visible_keys(real, how.causal)
     blind = ~visible.any(-1, keepdim=True)

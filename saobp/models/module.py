@@ -3,6 +3,7 @@ it.
 """
 
 import inspect
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -211,9 +212,10 @@ class Refinement(nn.Module):
                     "learn: the strength is on the meta device and holds no number; "
                     "call saobp.apply after the weights are loaded"
                 )
-            start = torch.tensor(fixed, dtype=torch.float32, device=device)
-            inverse_softplus = start + torch.log(-torch.expm1(-start))
-            return functional.softplus(self.offset.float() + inverse_softplus)
+            starts = fixed if isinstance(fixed, tuple) else [fixed]
+            inverse_softplus = [start + math.log(-math.expm1(-start)) for start in starts]
+            start = torch.tensor(inverse_softplus, dtype=torch.float32, device=device)
+            return functional.softplus(self.offset.float() + start)
         return torch.tensor(fixed, device=device) if isinstance(fixed, tuple) else fixed
 
     def reset_unless_loaded(self) -> None:

@@ -2,12 +2,14 @@
 processes.
 """
 
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import families
 import pytest
@@ -229,6 +231,54 @@ class Logits(torch.nn.Module):
 
     def forward(self, ids, mask):
         return self.model(ids, attention_mask=mask)[0]
+
+
+EXPORTED = [
+    ("bert", "high", {}),
+    ("bert", "low", {"steps": 2, "damping": 0.3, "exclude_self": False}),
+    ("bert", "high", {"learn": "head"}),
+    ("bert", "elemmul", {}),
+    ("bert", "sinkhorn", {}),
+    ("gpt2", "high", {}),
+    ("llama", "high", {}),
+    ("modernbert", "high", {}),
+    ("t5", "high", {}),
+]
+
+
+@pytest.fixture
+def exporter(monkeypatch):
+    """What the exporter asks of the package onnx, where that is not installed."""
+    if importlib.util.find_spec("onnx") is None:
+        nodes = SimpleNamespace(graph=SimpleNamespace(node=[]))
+        substitute = SimpleNamespace(load_model_from_string=lambda text: nodes)
+        monkeypatch.setitem(sys.modules, "onnx", substitute)
+
+
+@pytest.mark.parametrize(("family", "factor", "options"), EXPORTED)
+# the exporter's, of itself and of what transformers reads from a tensor
+@pytest.mark.filterwarnings("ignore")
+def test_the_torchscript_exporter_of_onnx_exports_a_refined_model(
+    family, factor, options, exporter, tmp_path
+):
+    model = saobp.apply(build(family), factor, 0.5, **options)
+    model.config.use_cache = False
+    logits, file = Logits(model).eval(), tmp_path / "model.onnx"
+    names = {"input_names": ["ids", "mask"], "output_names": ["logits"]}
+    sizes = dict.fromkeys(["ids", "mask", "logits"], {0: "batch", 1: "length"})
+    torch.onnx.export(
+        logits, (tokens(), padding_mask()), file, dynamo=False, dynamic_axes=sizes, **names
+    )
+    assert file.stat().st_size
+    if importlib.util.find_spec("onnxruntime") is None:
+        return
+    session = importlib.import_module("onnxruntime").InferenceSession(file)
+    for length, padded in ((9, 4), (12, 5)):
+        ids, mask = tokens(3, length), torch.ones(3, length, dtype=torch.long)
+        mask[0, padded:] = 0
+        (found,) = session.run(None, {"ids": ids.numpy(), "mask": mask.numpy()})
+        real, expected = mask.bool(), logits(ids, mask)
+        torch.testing.assert_close(torch.from_numpy(found)[real], expected[real], **CLOSE)
 
 
 def in_threads(work, count: int = 4) -> list:
