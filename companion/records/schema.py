@@ -142,6 +142,8 @@ FORMS = {
     "attention": evaluation_metrics.AttentionMetrics,
     "retrofit": evaluation_metrics.CheckedResult,
     "retrofit-untrained": evaluation_metrics.UntrainedMetrics,
+    "spare": evaluation_metrics.SpareMetrics,
+    "dose": evaluation_metrics.DoseMetrics,
     "cost": evaluation_metrics.CostMetrics,
     "alternations": evaluation_metrics.CostMetrics,
     **dict.fromkeys(

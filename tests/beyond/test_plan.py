@@ -20,6 +20,7 @@ from companion.setup import paths
 from companion.setup.recipes import Finetuning
 from companion.setup.sizes_and_strengths import SIZES
 from companion.setup.studies import load_study
+from companion.studies.spare.sections import Dose, Spare
 from companion.training.architectures import refine_with
 from saobp.models import public
 
@@ -29,6 +30,8 @@ READERS = {
     "hops": multihop.KnownHops,
     "branched": branched.Branched,
     "cost": plan.Question,
+    "spare": Spare,
+    "dose": Dose,
 }
 
 
@@ -98,6 +101,9 @@ def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_
         ("retrofit", "precision: bf16", "precision: auto", "retrofit.training"),
         ("retrofit", "  stopping: >", "  stoping: >", "retrofit.stopping"),
         ("branched", "every: 500", "every: 0", "branched.every"),
+        ("spare", "strengths: [0.1, 0.2]", "strengths: [0.1, 0.0]", "spare.encoder.strengths.1"),
+        ("spare", "mrpc: 2000", "mrpc: 2000.5", "spare.encoder.pairs.mrpc"),
+        ("dose", "lengths: [16, ", "lengths: ['16', ", "dose.lengths.0"),
         ("hops", "name: 2026-11", "name: 2026", "name"),
     ],
 )
