@@ -60,7 +60,7 @@ def saobp_attention(
     is worked out, and again for the gradient. Memory grows with L, time with L^2. What does not fit
     tiles (controls, causal "elemmul", everything inside torch.compile or a transform of torch.func)
     gives its numbers through `saobp.refine` and keeps it. Tiles have no second derivatives (an
-    error says so); `saobp.refine` has. On a processor with a C compiler most of it is compiled
+    error says so); `saobp.refine` has, and a model that is called with output_attentions=True. On a processor with a C compiler most of it is compiled
     once, see `saobp.fused.tiled.native`; on a GPU with Triton, by `saobp.fused.gpu`.
 
     Args:

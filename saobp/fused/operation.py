@@ -57,7 +57,8 @@ def refuse_second_derivatives() -> None:
     """
     if torch.is_grad_enabled():
         raise RuntimeError(
-            "saobp_attention has no second derivatives; use saobp.refine(softmax(scores)) @ value for them"
+            "saobp_attention has no second derivatives; call a model with output_attentions=True for them, "
+            "and in code of your own use saobp.refine(softmax(scores)) @ value"
         )
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
 import families
@@ -81,6 +82,25 @@ def test_padding_alone_takes_the_fused_operation(family, padded, monkeypatch):
     run(model, tokens(), padding_mask(), output_attentions=True)
     # which has no weights to return
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_second_derivatives_are_had_as_the_error_says(family):
+    model = saobp.apply(build(family).double(), "high", 1.5)
+    embeddings = model.get_input_embeddings()(tokens()).detach().requires_grad_()
+
+    def steepness(embeddings, **options):
+        logits = model(inputs_embeds=embeddings, use_cache=False, **options).logits
+        (slope,) = torch.autograd.grad(logits.tanh().sum(), embeddings, create_graph=True)
+        return slope.square().sum()
+
+    with pytest.raises(RuntimeError, match="second derivatives; .* with output_attentions=True"):
+        steepness(embeddings)
+    advised = partial(steepness, output_attentions=True)
+    (gradient,) = torch.autograd.grad(advised(embeddings), embeddings)
+    step = 1e-5 * torch.randn_like(embeddings)
+    difference = advised(embeddings + step) - advised(embeddings - step)
+    torch.testing.assert_close((gradient * step).sum() * 2, difference, rtol=1e-3, atol=0)
 
 
 def test_a_mask_changed_in_place_is_looked_at_again():
