@@ -25,6 +25,7 @@ def apply(
     steps: int = 1,
     damping: float = 0.0,
     messages: str = "earlier",
+    spare: str | float | None = None,
 ) -> nn.Module:
     """Refine every self-attention of a transformers model (Eq. 11), in place, and return the model.
 
@@ -54,13 +55,17 @@ def apply(
             the
             future into the past: the suspected reading of the paper's perplexities, to study and
             not to use.
+        spare: Keys that get no bias: "first" (of each sequence the first real token, where trained
+            models have their sink), "edges" (the first and the last: [CLS] and [SEP]), a share in
+            (0, 1] (keys that receive more than that share of their head's attention), or None.
+            Causal models know "first" alone.
 
     Raises:
         ValueError: One line that names the argument, or the model if it cannot be served exactly.
 
     Source: Lee et al. 2025, Eq. 7-11, 15, 16, Algorithm 1 and Appendix C.
     """
-    options = Options(factor, strength, exclude_self, learn, steps, damping, messages)
+    options = Options(factor, strength, exclude_self, learn, steps, damping, messages, spare)
     refuse(model)
     if options.factor != "none":
         warn(model)

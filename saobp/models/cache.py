@@ -51,6 +51,7 @@ class RefinedLayer(DynamicLayer):
         """Start over, before the first token."""
         self.said, self.sums = 0, []
         self.real: Tensor | None = None
+        self.first: Tensor | None = None
         self.marks: dict[int, list[Tensor]] = {0: []}
         self.first_end = 0
         self.queries: Tensor | None = None
@@ -65,7 +66,7 @@ class RefinedLayer(DynamicLayer):
         if self.queries is not None:
             self.queries, self.mask = change(self.queries), change(self.mask)
         if self.real is not None:
-            self.real = change(self.real)
+            self.real, self.first = change(self.real), change(self.first)
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Follow the beams."""
@@ -117,6 +118,7 @@ class RefinedLayer(DynamicLayer):
         self.said = max(usable)
         self.sums = [sums[..., : self.said] for sums in self.marks[self.said]]
         self.real = self.real[..., : self.said] if self.said else None
+        self.first = self.first[..., : self.said] if self.said else None
         self.marks = {
             position: marked for position, marked in self.marks.items() if position <= self.said
         }
@@ -164,6 +166,14 @@ class RefinedLayer(DynamicLayer):
                 "them or shows later ones; use_cache=False"
             )
         self.real = real
+        # a row that sees no key before its own
+        before = mask.shape[-1] - mask.shape[-2] - 1
+        first = rows & ~allowed.tril(before).any(-1)
+        self.first = first if self.first is None else torch.cat([self.first, first], -1)
+
+    def spared(self) -> Tensor | None:
+        """Return which keys (batch, head, 1, key) get no bias; None if all get theirs."""
+        return None if self.options.spare is None else self.first[..., None, :]
 
     def note(self, end: int, sums: list[Tensor]) -> None:
         """Take in the column sums of the rows before `end`, and mark them now and then."""

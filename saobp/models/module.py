@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -24,7 +25,14 @@ from saobp.equations.checks import (
 )
 from saobp.equations.messages import per_matrix
 from saobp.equations.refine import _refined, _same_where_zero
-from saobp.models.supported import number_of_heads
+from saobp.equations.sparing import (
+    check_saved,
+    check_spare,
+    spare_looks_ahead,
+    spared_keys,
+    strength_by_key,
+)
+from saobp.models.supported import is_causal_module, number_of_heads
 
 LEARNABLE = ("high", "low")
 """Factors whose strength reaches the output smoothly, so that it can be learned."""
@@ -42,6 +50,7 @@ class Options:
     steps: int = 1
     damping: float = 0.0
     messages: str = "earlier"
+    spare: str | float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strength", as_numbers(self.strength))
@@ -50,6 +59,10 @@ class Options:
         # a config holds no numpy
         object.__setattr__(self, "steps", int(self.steps))
         object.__setattr__(self, "damping", float(self.damping))
+        check_saved(self.spare)
+        check_spare(self.spare, self.factor, causal=False)
+        if isinstance(self.spare, Real):
+            object.__setattr__(self, "spare", float(self.spare))
         if self.learn not in (None, "head", "layer"):
             raise ValueError(f'learn must be None, "head" or "layer"; got {quoted(self.learn)}')
         if self.learn and self.factor not in LEARNABLE:
@@ -182,6 +195,7 @@ class Refinement(nn.Module):
 
     def __init__(self, options: Options, module: nn.Module) -> None:
         super().__init__()
+        check_spare(options.spare, options.factor, causal=is_causal_module(module))
         self.options = options
         self.arguments = tuple(inspect.signature(type(module).forward).parameters)[1:]
         self.watches: set[Watch] = set()
@@ -242,11 +256,27 @@ class Refinement(nn.Module):
             prior = attention.masked_fill(~visible, 0)
             rounds = {"steps": options.steps, "damping": options.damping}
             lam = per_matrix(strength, prior)
+            lam_by_key = strength_by_key(lam, self.spared(prior, visible, sending))
             refined = _refined(
-                prior, options.factor, lam, visible, sending, options.exclude_self, 0, rounds
+                prior, options.factor, lam_by_key, visible, sending, options.exclude_self, 0, rounds
             )
             refined = _same_where_zero(options.factor, strength, lam, prior, refined)
         return torch.where(visible.any(-1, keepdim=True), refined, attention)
+
+    def spared(
+        self,
+        prior: Float[Tensor, "batch head query key"],
+        visible: Bool[Tensor, "#batch #head query key"],
+        sending: bool | Bool[Tensor, "#batch #head query row"],
+    ) -> Bool[Tensor, "#batch #head 1 key"] | None:
+        """Return which keys get no bias; ValueError where that depends on what a query may not see."""
+        spare = self.options.spare
+        if spare_looks_ahead(spare) and sending is not False:
+            raise ValueError(
+                f"attention_mask: hides tokens from others that they see (or is traced), so that spare="
+                f'{quoted(spare)} cannot be known; use spare="first"'
+            )
+        return spared_keys(spare, prior, visible)
 
     def watched(self) -> bool:
         """Tell whether raw_attentions wants the matrices of this thread."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from saobp.equations.messages import per_matrix, prefix_key_bias, propagate, signed_strength
+from saobp.equations.sparing import strength_by_key
 from saobp.fused.attention import saobp_attention
 from saobp.fused.scores import (
     allowed_pairs,
@@ -101,6 +102,7 @@ def fused_attention(
         exclude_self=refinement.options.exclude_self,
         scale=call.scaling,
         dropout_p=call.dropout,
+        spare=refinement.options.spare,
     )
     return output.transpose(1, 2).contiguous()
 
@@ -180,7 +182,8 @@ def refine_tile(
         # the first row sits at key `start`
         rows = allowed.diagonal(start, -2, -1)[..., None]
         prior = raw.masked_fill(~(allowed & rows), 0)
-        strength = signed_strength(options.factor, per_matrix(refinement(raw.device), prior))
+        strength = strength_by_key(per_matrix(refinement(raw.device), prior), layer.spared())
+        strength = signed_strength(options.factor, strength)
         refined = propagate(prior, strength, hear, steps=options.steps, damping=options.damping)
     layer.note(start + query.shape[-2], after)
     return raw, torch.where(rows, refined, raw)
