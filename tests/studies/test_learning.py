@@ -9,7 +9,6 @@ from click.testing import CliRunner
 from companion import records
 from companion.beyond import plan, questions
 from companion.setup.studies import load_study
-from companion.statistics.time_to_learn import first_step
 from companion.studies.learning import arms, batches, design, run
 from companion.studies.learning.design import Learning, Run
 
@@ -42,23 +41,6 @@ def write_record(out, planned, which, *shares):
     metrics = {"curve": curve_of(*shares), "seconds": 0.1, "failed": None}
     metrics["recipe"] = planned.recipe(which)
     return made.save(out / f"{which.name}.json", metrics)
-
-
-@pytest.mark.parametrize(
-    ("steps", "shares", "known", "expected"),
-    [
-        ([0, 50, 100], [0.3, 0.8, 1.0], 0.9, 75.0),
-        ([0, 50, 100], [0.3, 0.9, 1.0], 0.9, 50.0),
-        ([0, 50, 100], [0.95, 0.2, 1.0], 0.9, 0.0),
-        # it is the first time that counts
-        ([0, 50, 100, 150], [0.3, 1.0, 0.5, 1.0], 0.65, 25.0),
-        ([0, 50], [0.3, 0.89], 0.9, None),
-        ([], [], 0.9, None),
-    ],
-)
-def test_the_first_step_is_linear_between_checks(steps, shares, known, expected):
-    step = first_step(steps, shares, known)
-    assert step is None if expected is None else step == pytest.approx(expected)
 
 
 def test_the_endpoint_is_the_mean_of_the_logs_and_ends_at_the_last_step(tmp_path):
