@@ -1,6 +1,7 @@
 """The plan of the studies, and the runs that are made from it."""
 
 import shutil
+import threading
 from importlib import metadata
 from itertools import product
 
@@ -9,6 +10,7 @@ import example_records
 import pytest
 import torch
 from click.testing import CliRunner
+from filelock import FileLock
 from small_models import network, word_tokenizer
 
 from companion import records
@@ -186,6 +188,26 @@ def test_a_record_of_another_recipe_is_refused_and_one_in_another_precision_or_t
         click.ClickException, match="one.json: was made by another recipe than the plan.s"
     ):
         asked(rate=2)
+
+
+def test_a_process_that_waits_makes_what_another_one_leaves_and_one_that_does_not_goes_on(tmp_path):
+    made = []
+
+    def make(path, folder):
+        made.append(path.stem)
+        write_record(path, {})
+
+    out, entries = tmp_path / "records", [(name, make, {}) for name in ("one", "two")]
+    lock = FileLock(paths.own_folder(tmp_path / "work" / "one") / ".lock")
+    with lock:
+        plan.share(entries, out)
+        assert made == ["two"]
+        waiting = threading.Thread(target=plan.share, args=(entries, out), kwargs={"wait": True})
+        waiting.start()
+        waiting.join(timeout=0.3)
+        assert waiting.is_alive()
+    waiting.join(timeout=60)
+    assert made == ["two", "one"]
 
 
 @pytest.mark.parametrize(

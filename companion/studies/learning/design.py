@@ -1,6 +1,6 @@
 """What the plan says of the study `learning`, and the runs that follow from it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -185,17 +185,20 @@ def best_rates(planned: Learning, runs: Sequence[Run], out: Path) -> dict[str, f
             f"{out}: {len(missing)} of the {len(runs)} runs that choose the rates are missing, "
             f"{missing[0]} first: run them before those that take the rates"
         )
-    endpoints = {run: endpoint(planned, record_of(planned, run, out)) for run in runs}
-    return {arm: _best(arm, endpoints) for arm in planned.rates.arms}
+    return chosen_rates(planned, {run: record_of(planned, run, out) for run in runs})
 
 
-def _best(arm: str, endpoints: dict[Run, float]) -> float:
-    """Return the rate with the lowest mean endpoint, of two alike the lower one."""
-    by_rate: dict[float, list[float]] = {}
-    for run, value in endpoints.items():
-        if run.arm == arm:
-            by_rate.setdefault(run.rate, []).append(value)
-    return min(sorted(by_rate), key=lambda rate: float(np.mean(by_rate[rate])))
+def chosen_rates(planned: Learning, made: Mapping[Run, dict[str, Any]]) -> dict[str, float]:
+    """Return of each arm the rate with the lowest mean endpoint, of two alike the lower one."""
+    by_rate: dict[tuple[str, float], list[float]] = {}
+    for run, record in made.items():
+        by_rate.setdefault((run.arm, run.rate), []).append(endpoint(planned, record))
+    means = {key: float(np.mean(values)) for key, values in by_rate.items()}
+    best = {}
+    for arm in planned.rates.arms:
+        rates = sorted(rate for name, rate in means if name == arm)
+        best[arm] = min(rates, key=lambda rate: means[arm, rate])
+    return best
 
 
 def record_of(planned: Learning, run: Run, out: Path) -> dict[str, Any]:
@@ -205,10 +208,21 @@ def record_of(planned: Learning, run: Run, out: Path) -> dict[str, Any]:
     """
     path = out / f"{run.name}.json"
     record = records.read(path)
-    told = record["metrics"].get("recipe")
-    if told != planned.recipe(run):
-        raise ValueError(f"{path}: was made by another recipe than the plan's: remove it")
+    refuse_another_recipe(planned, run, record, path)
     return record
+
+
+def refuse_another_recipe(planned: Learning, run: Run, record: dict[str, Any], path: Path) -> None:
+    """Raise ValueError if the record of a run tells another recipe, another exam say."""
+    wanted = planned.recipe(run)
+    told = record["metrics"].get("recipe", {})
+    unlike = [key for key, value in wanted.items() if told.get(key) != value]
+    if unlike:
+        key = unlike[0]
+        raise ValueError(
+            f"{path}: was made by another recipe than the plan's "
+            f"({key}: {told.get(key)}, not {wanted[key]}): remove it"
+        )
 
 
 def endpoint(planned: Learning, record: dict[str, Any]) -> float:
