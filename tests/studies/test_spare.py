@@ -8,6 +8,7 @@ from scipy.stats import spearmanr
 from small_models import word_tokenizer
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
+import saobp
 from companion import records
 from companion.beyond import plan
 from companion.data.splits import DataError
@@ -90,6 +91,15 @@ def test_the_bias_on_the_sink_alone_is_that_of_a_loop_over_rows(causal):
             for i in messages_to(row, len(matrix), causal):
                 expected[row, 0] *= 1 - change * matrix[i, 0]
         torch.testing.assert_close(ours, expected / expected.sum(-1, keepdim=True))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_bias_on_the_sink_alone_is_high_with_every_other_key_spared(causal):
+    prior, visible = random_attention(causal)
+    others = torch.arange(prior.shape[-1]) > 0
+    expected = saobp.refine(prior, "high", 0.7, causal=causal, spare=others)
+    refined = factors.sink_alone(prior, torch.tensor(0.7, dtype=prior.dtype), visible)
+    torch.testing.assert_close(refined, expected)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -201,11 +211,54 @@ def made(entries, folder, chosen):
     return {path.stem: records.read(path) for path in sorted(folder.glob("*.json"))}
 
 
+def test_each_arm_of_the_encoder_has_a_record_and_their_changes_one_more(tmp_path):
+    design = SMALL_PAIRS.changed(strengths=[0.5])
+    study = SPARE.changed(encoder=design)
+    names = [f"spare-minilm-{name}-0.5" for name in (*design.arms, *design.exploratory)]
+    found = made(run.records_of(study), tmp_path, {"spare-minilm-original", *names})
+    assert set(found) == {"spare-minilm-original", *names}
+    plain = found["spare-minilm-original"]["metrics"]["sets"]
+    assert {name: entry["pairs"] for name, entry in plain.items()} == {
+        "stsb": 12,
+        "mrpc": 15,
+        "qqp": 20,
+    }
+    cosines = [tuple(found[name]["metrics"]["sets"]["qqp"]["cosines"]) for name in found]
+    assert len(set(cosines)) == len(found)
+    (intervals,) = made(run.records_of(study), tmp_path, {"spare-minilm-intervals"}).keys() - set(
+        found
+    )
+    changes = records.read(tmp_path / f"{intervals}.json")["metrics"]["changes"]
+    assert [change["arm"] for change in changes] == [*design.arms, *design.exploratory]
+    (high,) = (change["sets"]["mrpc"] for change in changes if change["arm"] == "high")
+    scores = [
+        found[name]["metrics"]["sets"]["mrpc"]["score"]
+        for name in ("spare-minilm-high-0.5", "spare-minilm-original")
+    ]
+    assert high["difference"] == pytest.approx(scores[0] - scores[1])
+
+
 def test_changes_are_refused_while_an_arm_is_missing(tmp_path):
     path = tmp_path / "spare-minilm-intervals.json"
     with pytest.raises(ValueError, match="spare-minilm-original.json: not there yet") as error:
         run.run_intervals(SMALL_PAIRS, path, tmp_path)
     assert "\n" not in str(error.value)
+
+
+def test_each_arm_of_the_decoder_has_a_record_of_every_block(tmp_path):
+    design = SMALL_TEXT.changed(strengths=[0.5])
+    found = made(
+        run.records_of(SPARE.changed(decoder=design)),
+        tmp_path,
+        {f"spare-smollm2-{name}" for name in ("original", "first-0.5", "high-0.5", "uniform-0.5")},
+    )
+    assert len(found) == 4
+    lengths = {name: set(record["metrics"]["blocks"]) for name, record in found.items()}
+    assert lengths.pop("spare-smollm2-uniform-0.5") == {"16"}
+    assert set(map(frozenset, lengths.values())) == {frozenset({"16", "32"})}
+    blocks = [found[name]["metrics"]["blocks"]["16"] for name in found]
+    assert {tuple(block["sources"]) for block in blocks} == {("wikitext",) * 2 + ("novels",) * 2}
+    assert len({tuple(block["losses"]) for block in blocks}) == 4
 
 
 def test_the_loss_of_a_block_is_the_mean_of_its_predicted_tokens():

@@ -32,8 +32,7 @@ TOKENS_AT_ONCE = 1024
 def put_on(model: nn.Module, arm: Arm, strength: float) -> None:
     """Refine a model as an arm says, with nothing left of what it was before."""
     factors.register()
-    options = {} if arm.spare is None else {"spare": arm.spare}
-    saobp.apply(model, arm.factor, strength, **options)
+    saobp.apply(model, arm.factor, strength, spare=arm.spare)
 
 
 def started(model: str, name: str, arm: Arm, strength: float, task: str) -> records.Run:
