@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from companion import figures, records, tables, verdicts
+from companion.results import table
 from companion.setup import paths
 from companion.setup.studies import EXAM, EXERCISE, FRESH_EXAM, PUBLIC_ENCODER, SAY_MOST, load_study
 from companion.statistics.trajectories import STARTED
@@ -124,12 +125,12 @@ def rebuild() -> None:
 
 def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies'
-    from their own.
+    from their own, and write the table of results.
     """
     source, own = (paths.results(study) for study in (shown_study(), PAPER_STUDY))
     decided = verdicts.decided()
     first, hashes = (records.load(own), records.hashes(own)) if source != own else ([], {})
-    return figures.publish(
+    drawn = figures.publish(
         records.load(source),
         folder,
         hashes | records.hashes(source),
@@ -140,6 +141,7 @@ def draw(folder: Path) -> list[Path]:
             item for study in OTHERS for item in records.hashes(paths.results(study)).items()
         ),
     )
+    return [*drawn, table.write(folder)]
 
 
 def _others() -> list[dict[str, Any]]:
