@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import to_jsonable_python
 
 from companion import records
-from companion.setup import paths, typed_by_hand
+from companion.setup import environment, paths, typed_by_hand
 from companion.setup.recipes import Positive
 
 # of a record: its name, what makes it at a path, working in a folder, and the recipe that its
@@ -169,7 +169,8 @@ def command(
             ]
         except (ValueError, re.error) as error:
             raise click.ClickException(str(error)) from None
-        share(planned, out)
+        with environment.cleared():
+            share(planned, out)
 
     return run
 

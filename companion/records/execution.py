@@ -16,9 +16,8 @@ from nbconvert.filters import strip_ansi
 from papermill.exceptions import PapermillExecutionError
 
 from companion import records
-from companion.setup import paths, recipes, studies, typed_by_hand
+from companion.setup import kernel, paths, recipes, studies, typed_by_hand
 
-KERNEL = "python3"
 # parameters that tell no run of a study from another
 UNNAMED = {"study_name", "record"}
 
@@ -150,10 +149,11 @@ def _execute(notebook: Path, output: Path, values: dict[str, Any], without: str)
         "stderr_file": sys.stderr,
         "extra_arguments": ["--log-level=CRITICAL"],
     }
-    kernel = {"cwd": str(paths.root()), "kernel_name": KERNEL, "language": "python"}
+    where = {"cwd": str(paths.root()), "kernel_name": kernel.NAME, "language": "python"}
     nbformat.write(node, partial)
     try:
-        papermill.execute_notebook(place, place, values, **kernel, **how)
+        with kernel.ready():
+            papermill.execute_notebook(place, place, values, **where, **how)
         os.replace(partial, output)
         failed.unlink(missing_ok=True)
     except (PapermillExecutionError, DeadKernelError) as error:
@@ -161,12 +161,9 @@ def _execute(notebook: Path, output: Path, values: dict[str, Any], without: str)
         raise NotebookFailed(f"{notebook.name}, {_reason(error, failed)} [{failed}]") from None
     # jupyter's, before any cell
     except (RuntimeError, NoSuchKernel, FileNotFoundError, PermissionError) as error:
-        reason, mend = (
-            str(error).split("\n")[0],
-            "install it again: python -m ipykernel install --sys-prefix",
-        )
+        reason = str(error).split("\n")[0]
         raise NotebookFailed(
-            f"the Jupyter kernel '{KERNEL}' does not start ({reason}); {mend}"
+            f"the Jupyter kernel does not start ({reason}); install ipykernel again"
         ) from None
     finally:
         partial.unlink(missing_ok=True)

@@ -111,6 +111,8 @@ class Record(TypedDict):
     code: dict[str, str]
     packages: dict[str, str]
     device: Device
+    # what may change numbers and could not be cleared
+    environment: NotRequired[dict[str, str]]
     # ISO 8601
     started: str
     seconds: float

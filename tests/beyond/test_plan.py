@@ -1,5 +1,6 @@
 """The plan of the studies, and the runs that are made from it."""
 
+import os
 import shutil
 import threading
 from importlib import metadata
@@ -168,6 +169,19 @@ def test_a_command_makes_the_records_that_are_not_there_each_in_its_folder_and_t
             and said in refused.output
         )
         assert len(refused.output.splitlines()) == 1
+
+
+def test_a_planned_run_inherits_what_any_run_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    seen = []
+
+    def make(path, folder):
+        seen.append("ACCELERATE_MIXED_PRECISION" in os.environ)
+
+    planned = [("hops-32", make, {})]
+    command = plan.command("hops", multihop.KnownHops, lambda study: planned)
+    assert CliRunner().invoke(command, ["--out", str(tmp_path / "records")]).exit_code == 0
+    assert seen == [False]
 
 
 def test_a_record_of_another_recipe_is_refused_and_one_in_another_precision_or_that_tells_none_is_kept(

@@ -12,7 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from companion.publication import cli, executed_notebooks
 from companion.records import execution
 from companion.records.execution import NotebookFailed
-from companion.setup import paths
+from companion.setup import kernel
 
 PARAMETERS = """study_name = "smoke"  # a comment
 steps = 3
@@ -155,17 +155,12 @@ def test_a_failing_cell_or_a_killed_kernel_is_one_line_and_what_ran_is_kept_asid
 
 @pytest.mark.parametrize("command", ["/no/such/python", sys.executable])
 def test_a_kernel_that_cannot_start_is_named_in_one_line(tmp_path, capsys, monkeypatch, command):
-    spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
-    argv = [command, "-c", "raise SystemExit(3)", "{connection_file}"]
-    paths.write_text(
-        spec, json.dumps({"argv": argv, "display_name": "broken", "language": "python"})
-    )
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    monkeypatch.delenv(kernel.FOLDER, raising=False)
+    monkeypatch.setattr(kernel, "ALONE", (command, "-c", "raise SystemExit(3)"))
     line = refused(capsys, notebook(tmp_path, WRITES), tmp_path / "out.ipynb", code=1)
-    assert "the Jupyter kernel 'python3' does not start" in line and (
-        command in line or "Kernel died" in line
-    )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["99-try.ipynb", "jupyter"]
+    assert "the Jupyter kernel does not start" in line
+    assert command in line or "Kernel died" in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["99-try.ipynb"]
 
 
 CODE = """%matplotlib inline
