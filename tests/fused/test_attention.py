@@ -401,6 +401,8 @@ def test_a_wrong_argument_is_named(argument, value):
         {"factor": "elemmul"},
         {"factor": "sinkhorn"},
         {"mask": RIGHT},
+        {"mask": RIGHT, "spare": "first"},
+        {"spare": 0.15},
     ],
 )
 def test_transforms_of_torch_func_and_torch_compile_see_the_same_numbers(options):
