@@ -429,7 +429,7 @@ def test_models_that_cannot_be_served_are_refused_by_name_when_apply_is_called()
         assert "\n" not in str(error.value)
 
 
-def test_what_holds_a_model_is_told_which_of_its_parts_to_give():
+def test_what_holds_a_model_is_told_which_of_its_parts_to_give(tmp_path):
     model = build("bert")
     encoder = nn.Sequential(nn.ModuleDict({"auto_model": model.bert}), nn.Linear(2, 2))
     holders = {
@@ -442,7 +442,7 @@ def test_what_holds_a_model_is_told_which_of_its_parts_to_give():
     calls = (
         saobp.apply,
         lambda holder: saobp.inspect(holder, word_tokenizer(), ["w1"]),
-        lambda holder: capture(holder, []),
+        lambda holder: capture(holder, [], tmp_path / "capture.parquet"),
     )
     for (part, holder), call in itertools.product(holders.items(), calls):
         with pytest.raises(ValueError) as error:
