@@ -35,7 +35,7 @@ class RefinedAttention(torch.autograd.Function):
         results = attend(call, *inputs, keep=True)
         ctx.save_for_backward(*inputs, *results)
         ctx.call = call
-        return results[0]
+        return results[0].to(inputs[2].dtype)
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple:
@@ -89,7 +89,8 @@ def attend(
     if found is not None:
         return found
     wide = torch.promote_types(query.dtype, torch.float32)
-    results = [like(value, value.dtype)]
+    # its products with the gradient cancel what is large: they are not of the rounded output
+    results = [like(value, wide if keep else value.dtype)]
     if keep:
         said = torch.float64 if call.causal else wide
         results.append(query.new_empty(batch, heads, length, 1, dtype=wide))

@@ -116,11 +116,13 @@ def fused_attention(
 def apply_to_values(
     weights: Tensor, value: Groups, dropout: float
 ) -> Float[Tensor, "batch query head dim"]:
-    """Average the values by `weights`, dropped out after everything else."""
-    weights = (
-        functional.dropout(weights.to(value.dtype), dropout) if dropout else weights.to(value.dtype)
-    )
-    return torch.matmul(weights, per_head(value, weights.shape[1])).transpose(1, 2).contiguous()
+    """Average the values by `weights`, dropped out after everything else, and round once."""
+    wide = torch.promote_types(weights.dtype, value.dtype)
+    values = per_head(value, weights.shape[1]).to(wide)
+    weights = functional.dropout(weights.to(wide), dropout) if dropout else weights.to(wide)
+    with torch.autocast(value.device.type, enabled=False):
+        output = torch.matmul(weights, values)
+    return output.to(value.dtype).transpose(1, 2).contiguous()
 
 
 def attend_with_cache(
@@ -146,17 +148,16 @@ def attend_with_cache(
     for start in range(0, rows.query.shape[-2], tile):
         part = rows.part(slice(start, start + tile))
         raw, refined = refine_tile(layer, refinement, part, key, call, sending)
-        refined = refined.to(value.dtype)
-        outputs.append(functional.dropout(refined, call.dropout) @ value)
+        outputs.append(apply_to_values(refined, value, call.dropout))
         weights.append((raw, refined) if call.keep else ())
     layer.remember(new)
     new_rows = slice(-query.shape[-2], None)
-    output = torch.cat(outputs, -2)[..., new_rows, :].transpose(1, 2).contiguous()
+    output = torch.cat(outputs, 1)[:, new_rows].contiguous()
     if not call.keep:
         return output, None
     raw, refined = (torch.cat(parts, -2)[..., new_rows, :] for parts in zip(*weights))
     refinement.show(raw, refined)
-    return output, refined
+    return output, refined.to(value.dtype)
 
 
 def refine_tile(
