@@ -27,6 +27,7 @@ def run(
     strengths: Sequence[float] | None = None,
     samples: int = 16,
     tokens: int = 128,
+    spare: str | float | None = None,
     out: Path | None = None,
 ) -> str:
     """Inspect a model, write the page, the CSV and the JSON, and return the table and where they
@@ -40,18 +41,18 @@ def run(
     from saobp.measure import inspect
     from saobp.measure.inspection import explorer, predictions
 
-    inspect.check(factor, strengths, samples, tokens)
+    inspect.check(factor, strengths, samples, tokens, spare)
     items, source = _source(text, images, samples)
     if not items:
         raise ValueError(f"{images or text}: holds no {'pictures' if images else 'text'}")
     folder = out or Path(f"inspect-{Path(name).name}")
     explorer.refuse_unwritable(folder)
     started, opened = time.perf_counter(), _opened(name, bool(images))
-    asked = {"factor": factor, "samples": samples, "tokens": tokens}
+    asked = {"factor": factor, "samples": samples, "tokens": tokens, "spare": spare}
     found = inspect.examine(
         opened.model, opened.tokenizer, items, strengths=strengths, progress=True, **asked
     )
-    few = {"samples": samples, "tokens": tokens, "progress": True}
+    few = {"samples": samples, "tokens": tokens, "progress": True, "spare": spare}
     found.predictions = predictions.perplexities(
         opened.model, opened.tokenizer, items, factor, found.grid, **few
     )
@@ -69,7 +70,8 @@ def run(
     files = explorer.write(folder, opened.name, found, shown, facts)
     rows = explorer.layer_rows(found)
     strength = "" if factor in WITHOUT_MESSAGES else f", λ = {found.strengths[0]:g}"
-    return f"{explorer.terminal(rows)}\n\n{factor}{strength}; {files[0]}"
+    spared = "" if spare is None else f", spare = {spare}"
+    return f"{explorer.terminal(rows)}\n\n{factor}{strength}{spared}; {files[0]}"
 
 
 def _opened(name: str, pictures: bool) -> Opened:

@@ -221,6 +221,7 @@ def summary(name: str, found: Inspection, facts: dict[str, Any]) -> dict[str, An
         "heads": heads,
         "causal": found.causal,
         "factor": found.factor,
+        "spare": found.spare,
         "strengths": list(found.strengths),
         "texts": found.values.samples,
         "tokens": found.tokens,
