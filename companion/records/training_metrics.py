@@ -163,6 +163,21 @@ class BranchPlan(TypedDict):
     steps: int
 
 
+class InStep(TypedDict):
+    """How the branches of the study `lockstep` advanced: `studies.lockstep.run`."""
+
+    # tokens per second of the timing
+    speed: float
+    seconds: int
+    trial: bool
+    # held-out sequences by source
+    sources: dict[str, int]
+    text_tokens: int
+    # the first step at a falling rate; None where the run was cut before it
+    falls_at: int | None
+    ended: bool
+
+
 @exact
 class BranchedMetrics(TypedDict):
     """Stage `branched`."""
@@ -172,6 +187,7 @@ class BranchedMetrics(TypedDict):
     branches: list[Branch]
     recipe: NotRequired[Recipe]
     plan: NotRequired[BranchPlan]
+    lockstep: NotRequired[InStep]
 
 
 class ExamCheck(TypedDict):

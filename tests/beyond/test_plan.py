@@ -58,7 +58,7 @@ def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_
         "decoders",
         "cost",
         "learning",
-        "paper",
+        "lockstep",
         "spare",
         "dose",
         "ladder",
