@@ -59,7 +59,8 @@ def publish(study_name: str) -> None:
         )
     runs = {path: records.read(path) for path in found}
     refuse_unlearned(name, runs)
-    with paths.new_folder(tracked := paths.results(name)) as target:
+    tracked = paths.results(name)
+    with paths.new_folder(tracked, records.names(tracked)) as target:
         for path, record in runs.items():
             record = records.move_answers(record, target / path.name)
             paths.write_text(target / path.name, records.as_text(record))
@@ -111,16 +112,17 @@ def rebuild() -> None:
     """
     from companion.texts import fill
 
+    before = figures.listed(paths.figures())
     written = draw(paths.figures())
-    for stale in set(paths.figures().iterdir()) - set(written):
-        # of other records
-        if stale.is_file():
-            stale.unlink()
+    # of other records
+    gone = figures.remove(paths.figures(), before, written)
     pages = [paths.write_text(path, text) for path, text in fill.pages().items()]
     texts = ", ".join(str(path.relative_to(paths.root())) for path in pages)
     print(
         f"{len(written)} files in {paths.figures()}, from {paths.results(shown_study())}; texts: {texts}"
     )
+    if gone:
+        print(f"removed, for nothing draws them any more: {', '.join(gone)}")
 
 
 def draw(folder: Path) -> list[Path]:

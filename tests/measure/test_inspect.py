@@ -335,10 +335,27 @@ def test_a_model_that_is_no_transformer_is_refused(folders, tmp_path, capsys):
     whole = (tmp_path / "pictures" / "a.png").read_bytes()
     (tmp_path / "pictures" / "a.png").write_bytes(whole[:40])
     refused(given, "a.png: is no whole picture", tmp_path, capsys)
+    Image.new("1", (20_000, 20_000)).save(tmp_path / "pictures" / "a.png")
+    refused(given, "a.png: has over 89 million pixels; make it smaller", tmp_path, capsys)
+    Image.new("1", (10_000, 10_000)).save(tmp_path / "pictures" / "a.png")
+    refused(given, "a.png: has over 89 million pixels; make it smaller", tmp_path, capsys)
+
     (tmp_path / "resnet" / "preprocessor_config.json").unlink()
     # what it reads with is not looked for
     shutil.copy(folders["gpt2"] / "tokenizer.json", tmp_path / "resnet")
     refused(given[:1], "no self-attention", tmp_path, capsys)
+
+
+@pytest.mark.parametrize("name", ["index.html", "attention.csv", "attention.json"])
+def test_an_inspection_writes_over_nothing_that_no_inspection_wrote(
+    name, folders, texts, tmp_path, capsys
+):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / name).write_text("{}")
+    given = [str(folders["gpt2"]), "--text", str(texts)]
+    said = f"{name}: is there, and no inspection wrote it; choose another --out"
+    refused(given, said, tmp_path, capsys, out=tmp_path / "site")
+    assert (tmp_path / "site" / name).read_text() == "{}"
 
 
 @pytest.mark.parametrize(

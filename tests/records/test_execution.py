@@ -130,6 +130,36 @@ def test_a_record_that_could_not_be_written_is_refused_before_anything_runs(
     assert "is the notebook" in refused(capsys, path, tmp_path / "same.json")
 
 
+@pytest.mark.parametrize("name", ["mine.ipynb", "./folder/../mine.ipynb", "link.ipynb"])
+def test_a_notebook_is_never_its_own_output(tmp_path, capsys, name):
+    path, before = notebook(tmp_path, WRITES, stem="mine"), (tmp_path / "mine.ipynb").read_bytes()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.ipynb").symlink_to(path)
+    assert "is the notebook that is run" in refused(capsys, path, f"{tmp_path}/{name}")
+    # which would be removed once it has run
+    failed = path.rename(tmp_path / "run.failed.ipynb")
+    assert "is the notebook that is run" in refused(capsys, failed, tmp_path / "run.ipynb")
+    assert failed.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("out.ipynb", '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'),
+        ("out.ipynb", "notes"),
+        ("out.failed.ipynb", "notes"),
+        ("out.json", '{"settings": 1}'),
+        ("out.json", "notes"),
+    ],
+)
+def test_a_run_writes_over_nothing_that_no_run_wrote(tmp_path, capsys, name, content):
+    path = notebook(tmp_path, "raise SystemExit")
+    (tmp_path / name).write_text(content)
+    said = refused(capsys, path, tmp_path / "out.ipynb")
+    assert f"{name}: is there, and no run wrote it; remove it, or name another" in said
+    assert (tmp_path / name).read_text() == content
+
+
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
@@ -244,3 +274,4 @@ def test_what_every_run_shows_is_left_to_that_of_the_defaults_and_all_need_a_rec
         with pytest.raises(NotebookFailed, match="99-try.ipynb wrote no record"):
             execution.run(path, output, given, own=own)
         assert ("the same" in output.read_text()) == there
+        output.unlink()

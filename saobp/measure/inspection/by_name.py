@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,19 +108,8 @@ def _source(text: Path | None, images: Path | None, samples: int) -> tuple[list[
             )
         if not images.is_dir():
             raise ValueError(f"{images}: no such folder of pictures")
-        from PIL import Image
-
-        files, pictures = (
-            [file for file in sorted(images.iterdir()) if file.suffix.lower() in PICTURES],
-            [],
-        )
-        for file in files[:samples]:
-            try:
-                with Image.open(file) as picture:
-                    pictures.append(picture.convert("RGB"))
-            except OSError as error:
-                raise ValueError(f"{file}: is no whole picture ({error})") from None
-        return pictures, f"pictures of {images.name}"
+        files = [file for file in sorted(images.iterdir()) if file.suffix.lower() in PICTURES]
+        return [_picture(file) for file in files[:samples]], f"pictures of {images.name}"
     if text is not None:
         try:
             lines = [line.strip() for line in text.read_text(encoding="utf-8").splitlines()]
@@ -132,3 +122,19 @@ def _source(text: Path | None, images: Path | None, samples: int) -> tuple[list[
     from saobp.measure.prose import prose
 
     return prose(), "paragraphs of the embedded prose"
+
+
+def _picture(file: Path) -> Any:
+    """Return a picture. Raises ValueError for one that is not whole, or too large to be held."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(file) as picture:
+                return picture.convert("RGB")
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        most = Image.MAX_IMAGE_PIXELS // 10**6
+        raise ValueError(f"{file}: has over {most} million pixels; make it smaller") from None
+    except (OSError, SyntaxError) as error:
+        raise ValueError(f"{file}: is no whole picture ({error})") from None
