@@ -64,8 +64,10 @@ def refuse_second_derivatives() -> None:
 
 def by_head(strength: float | Tensor, query: Tensor) -> Tensor:
     """Return a strength for each head, (batch, head, 1, 1), from one number or what broadcasts over
-    (batch, head).
+    (batch, head); one for each query stays (batch, head, L, 1).
     """
+    if isinstance(strength, Tensor) and strength.ndim == 4:
+        return strength
     wide = torch.promote_types(query.dtype, torch.float32)
     strength = torch.as_tensor(strength, dtype=wide, device=query.device)
     return strength.expand(query.shape[:2])[..., None, None]
@@ -98,16 +100,8 @@ def attend(
         results.append(
             query.new_empty(batch, heads, 0 if is_single(length) else length, 1, dtype=wide)
         )
-    strength = (
-        strength
-        if isinstance(strength, Tensor) and strength.ndim == 4
-        else by_head(strength, query)
-    )
-    run(
-        partial(forward_part, call),
-        parts(query, key, value, strength, *results, length=length),
-        query,
-    )
+    pieces = parts(query, key, value, by_head(strength, query), *results, length=length)
+    run(partial(forward_part, call), pieces, query)
     return results
 
 
