@@ -3,9 +3,10 @@
 refine             refine attention probabilities (Eq. 7-11, 15, 16)
 saobp_attention    the same, fused from query, key and value
 apply              put it into a transformers model
-dose               a strength for a number of tokens
 register_factor    make a function of your own a factor
 inspect            measure a model's attention before and after the refinement
+attention_statistics
+                   column sums, entropy, logsumexp, GTD from query and key, without the matrix
 gtd, indirect_entropy, attention_entropy, sparsity
                    what an attention matrix does (Eq. 2, 12-14, App. E)
 
@@ -24,8 +25,8 @@ from saobp.models.restore import watch
 _HOMES = {
     "FACTORS": "saobp.equations.refine",
     "apply": "saobp.models.apply",
+    "attention_statistics": "saobp.measure.statistics",
     "attention_entropy": "saobp.measure.gtd_and_entropy",
-    "dose": "saobp.equations.doses",
     "gtd": "saobp.measure.gtd_and_entropy",
     "indirect_entropy": "saobp.measure.gtd_and_entropy",
     "inspect": "saobp.measure.inspect",

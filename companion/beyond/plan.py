@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import to_jsonable_python
 
 from companion import records
-from companion.setup import environment, paths, typed_by_hand
+from companion.setup import paths, typed_by_hand
 from companion.setup.recipes import Positive
 
 # of a record: its name, what makes it at a path, working in a folder, and the recipe that its
@@ -169,25 +169,22 @@ def command(
             ]
         except (ValueError, re.error) as error:
             raise click.ClickException(str(error)) from None
-        with environment.cleared():
-            share(planned, out)
+        share(planned, out)
 
     return run
 
 
-def share(planned: Iterable[Entry], out: Path, *, wait: bool = False) -> None:
+def share(planned: Iterable[Entry], out: Path) -> None:
     """Make every record that is not in `out` yet; several processes share the work, one record each
     at a time.
 
-    With `wait` it waits for the records that other processes make, so that all are there in the
-    end. A process that dies leaves its record to the next. Raises click's error, one line, for a record
+    A process that dies leaves its record to the next. Raises click's error, one line, for a record
     that cannot be read or tells another recipe, and for what a run refuses or lacks; records that
     were made before it stay.
     """
     for name, make, recipe in planned:
         path, folder = out / f"{name}.json", paths.own_folder(out.parent / "work" / name)
-        lock = FileLock(folder / ".lock", timeout=-1 if wait else 0)
-        with contextlib.suppress(Timeout), lock:
+        with contextlib.suppress(Timeout), FileLock(folder / ".lock", timeout=0):
             try:
                 if not path.exists():
                     make(path, folder)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from companion import figures, records, tables, verdicts
-from companion.results import table
 from companion.setup import paths
 from companion.setup.studies import EXAM, EXERCISE, FRESH_EXAM, PUBLIC_ENCODER, SAY_MOST, load_study
 from companion.statistics.trajectories import STARTED
@@ -59,8 +58,7 @@ def publish(study_name: str) -> None:
         )
     runs = {path: records.read(path) for path in found}
     refuse_unlearned(name, runs)
-    tracked = paths.results(name)
-    with paths.new_folder(tracked, records.names(tracked)) as target:
+    with paths.new_folder(tracked := paths.results(name)) as target:
         for path, record in runs.items():
             record = records.move_answers(record, target / path.name)
             paths.write_text(target / path.name, records.as_text(record))
@@ -112,27 +110,26 @@ def rebuild() -> None:
     """
     from companion.texts import fill
 
-    before = figures.listed(paths.figures())
     written = draw(paths.figures())
-    # of other records
-    gone = figures.remove(paths.figures(), before, written)
+    for stale in set(paths.figures().iterdir()) - set(written):
+        # of other records
+        if stale.is_file():
+            stale.unlink()
     pages = [paths.write_text(path, text) for path, text in fill.pages().items()]
     texts = ", ".join(str(path.relative_to(paths.root())) for path in pages)
     print(
         f"{len(written)} files in {paths.figures()}, from {paths.results(shown_study())}; texts: {texts}"
     )
-    if gone:
-        print(f"removed, for nothing draws them any more: {', '.join(gone)}")
 
 
 def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies'
-    from their own, and write the table of results.
+    from their own.
     """
     source, own = (paths.results(study) for study in (shown_study(), PAPER_STUDY))
     decided = verdicts.decided()
     first, hashes = (records.load(own), records.hashes(own)) if source != own else ([], {})
-    drawn = figures.publish(
+    return figures.publish(
         records.load(source),
         folder,
         hashes | records.hashes(source),
@@ -143,7 +140,6 @@ def draw(folder: Path) -> list[Path]:
             item for study in OTHERS for item in records.hashes(paths.results(study)).items()
         ),
     )
-    return [*drawn, table.write(folder)]
 
 
 def _others() -> list[dict[str, Any]]:

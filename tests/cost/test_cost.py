@@ -253,7 +253,17 @@ def test_the_picture_of_cost_against_length_has_the_quartiles_and_ends_of_every_
 
 
 @pytest.mark.parametrize(
-    "name", ["attention", "diagnostics", "gpu", "minutes", "operations", "pretraining", "table"]
+    "name",
+    [
+        "attention",
+        "attention_statistics",
+        "diagnostics",
+        "gpu",
+        "minutes",
+        "operations",
+        "pretraining",
+        "table",
+    ],
 )
 def test_every_benchmark_can_be_read_and_two_of_them_measure(name, monkeypatch):
     # of a GPU it reads that of attention

@@ -6,7 +6,6 @@ import triton
 import triton.language as tl
 
 from saobp.fused.gpu.tiles import (
-    biased_of,
     changes_of,
     head_in,
     head_of,
@@ -59,7 +58,6 @@ def attend(
     key,
     value,
     real,
-    spared,
     query_bits,
     key_bits,
     out,
@@ -88,7 +86,6 @@ def attend(
     STEPS: tl.constexpr,
     RAGGED: tl.constexpr,
     PADDED: tl.constexpr,
-    SPARES: tl.constexpr,
     DROPS: tl.constexpr,
     OWN: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -106,10 +103,7 @@ def attend(
         head_of(value, v_sequence, v_head, heads), v_row, places, length, depth, DEPTH, RAGGED
     )
     attention = attention_of(q, k, places, real, scale, length, RAGGED, PADDED, PRECISION)
-    changes = changes_of(places, real, length, change, PADDED)[:, None]
-    if SPARES:
-        changes *= biased_of(places, spared + first, length, RAGGED)[None, :]
-    messages = 1 + changes * attention
+    messages = 1 + changes_of(places, real, length, change, PADDED)[:, None] * attention
     refined = refined_of(attention, messages, over(messages, slope, height, STEPS), OWN, RAGGED)
     if DROPS:
         asking = load_numbers(query_bits + first, places, length, 0, RAGGED)[:, None]
@@ -139,7 +133,6 @@ def gradients(
     value,
     given,
     real,
-    spared,
     query_bits,
     key_bits,
     to_query,
@@ -174,7 +167,6 @@ def gradients(
     STEPS: tl.constexpr,
     RAGGED: tl.constexpr,
     PADDED: tl.constexpr,
-    SPARES: tl.constexpr,
     DROPS: tl.constexpr,
     OWN: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -196,8 +188,6 @@ def gradients(
     )
     attention = attention_of(q, k, places, real, scale, length, RAGGED, PADDED, PRECISION)
     changes = changes_of(places, real, length, change, PADDED)[:, None]
-    if SPARES:
-        changes *= biased_of(places, spared + first, length, RAGGED)[None, :]
     messages = 1 + changes * attention
     once = over(messages, slope, height, STEPS)
     refined = refined_of(attention, messages, once, OWN, RAGGED)

@@ -1,0 +1,431 @@
+"""Statistics of attention from query and key, without the L x L matrix.
+
+One sweep over blocks of rows gives them all: a block holds whole rows, so that its softmax is known
+before its columns are added up. Attention that sees earlier tokens alone is lower triangular, and its
+powers for GTD come from the same sweep; other attention takes one more sweep per hop.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from saobp.equations import checks
+from saobp.equations.checks import check_whole, quoted
+from saobp.equations.messages import SATURATION, signed_strength
+from saobp.equations.sparing import RULES, Spare, by_key, check_spare, check_spared_shape
+from saobp.fused.attention import check_inputs
+from saobp.fused.scores import HIDES, allowed_pairs, senders
+from saobp.fused.tiled.tiles import heads_per_tile
+from saobp.fused.workers import side_by_side
+from saobp.measure.gtd_and_entropy import check_paths
+from saobp.measure.probes import FEWEST, Probes, dependency
+from saobp.measure.row_blocks import SPARE, Block, RowBlocks, Step, Visibility
+
+BY_ROWS = ("none", "high", "low")
+"""Factors under which a row needs one number per key of all others, and so no matrix."""
+
+BY_TOKEN = ("logsumexp", "row_entropy", "column_sum", "received")
+"""Statistics that have one number per token; the rest have one per head."""
+
+
+@dataclass(frozen=True)
+class AttentionStatistics:
+    """What `attention_statistics` returns: one number per head, or per head and token (… L).
+
+    A token that is not real has NaN as a query and 0 as a key. NaN in a head's query or key gives NaN
+    in what it reaches, and in that head alone.
+    """
+
+    # of the scores of each query, in nats, whatever the refinement: (batch, head, L)
+    logsumexp: Float[Tensor, "batch head L"]
+    # of each query, in nats, from 0 (one key) to log L (uniform)
+    row_entropy: Float[Tensor, "batch head L"]
+    # what each key receives, in queries: from 0 to L, 1 on average
+    column_sum: Float[Tensor, "batch head L"]
+    # the same over the number of queries that may look at the key: from 0 to 1
+    received: Float[Tensor, "batch head L"]
+    # largest scaled score before the softmax, in nats, whatever the refinement
+    max_logit: Float[Tensor, "batch head"]
+    # share of keys whose `received` is above the threshold: from 0 to 1
+    sink_rate: Float[Tensor, "batch head"]
+    # share of entries below 1/L: from 0 (uniform) to 1 - 1/L (one key per query)
+    sparsity: Float[Tensor, "batch head"]
+    # from the nearest matrix whose rows are equal, over the norm: from 0 (rows are equal) to 1
+    rank_one_distance: Float[Tensor, "batch head"]
+    # mean total variation of a row from its softmax: from 0 to 1, and 0 without a refinement
+    moved: Float[Tensor, "batch head"]
+    # global token dependency (Eq. 13): from 0 to 1, NaN without probes
+    gtd: Float[Tensor, "batch head"]
+    # its standard error, 0 where the number is exact
+    gtd_error: Float[Tensor, "batch head"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is measured, and of which attention."""
+
+    scale: float
+    causal: bool
+    window: int | None
+    # (batch or 1, head or 1, query or 1, key): boolean, or added to the scores
+    pairs: Tensor | None
+    # of the refinement: None where the strength is 0
+    strength: Tensor | None
+    strongest: float
+    exclude_self: bool
+    spare: Spare
+    probes: int
+    beta: float
+    hops: int
+    sink: float
+    seed: int
+
+
+def attention_statistics(
+    query: Float[Tensor, "batch head L width"],
+    key: Float[Tensor, "batch group L width"],
+    *,
+    mask: Tensor | None = None,
+    is_causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+    factor: str = "none",
+    strength: float | Float[Tensor, "*heads"] = 0.2,
+    exclude_self: bool = True,
+    spare: Spare = None,
+    probes: int = 64,
+    beta: float = 0.9,
+    hops: int = 4,
+    sink: float = 0.3,
+    seed: int = 0,
+) -> AttentionStatistics:
+    """Measure softmax(scale query key^T), or its refinement, without the L x L matrix (Eq. 2, 11-13).
+
+    Memory grows with L, time with L^2. Statistics are in float32 or better, without gradient, and
+    equal those of the matrix to about 1e-6. At 8,192 tokens, one head of width 64, on one thread,
+    half of the time goes into the products query key^T and a fifth into the exponentials; each probe
+    column costs what a column of values costs, once per hop.
+
+    Args:
+        query: (batch, heads, L, D), of 16 bits or more.
+        key: (batch, groups, L, D); the number of groups divides that of heads (grouped-query
+            attention).
+        mask: Real tokens, (L,) or (batch, L) boolean; or which pairs may look at each other, (batch
+            or 1, heads or 1, L or 1, L): boolean, True where a query may look, or added to the
+            scores, hiding at -1000 and below. In this form a token that may not look at itself
+            counts as padding. Padding neither gives nor receives; what is padded may hold anything.
+        is_causal: Queries see no later key.
+        window: A query sees keys less than `window` tokens away.
+        scale: Of the products; None is 1 / sqrt(D).
+        factor: "none", or the attention refined by "high" or "low".
+        strength: The paper's lambda >= 0 in nats: a number, or a tensor that broadcasts over (batch,
+            heads).
+        exclude_self: Leave a query's own message out (Algorithm 1); False is Eq. 11 as printed.
+        spare: Keys that get no bias, as for `saobp.saobp_attention`.
+        probes: Vectors that attention is applied to for GTD: one lies along the column sums, the
+            others are random signs. 0 leaves GTD out, 4 are the fewest; as many as there are real
+            tokens, or more, make it exact.
+        beta: Discount of Eq. 12, in (0, 1].
+        hops: K of Eq. 12.
+        sink: A key is a sink if it receives more than this share of the attention of the queries
+            that may look at it, in (0, 1).
+        seed: Of the random signs.
+
+    Returns:
+        One object whose fields say what they mean. The sink metric of Gu et al. at token k is the
+        mean of `received[..., k] > sink` over heads and layers; `sink_rate` is the share of a head's
+        keys that pass. `gtd_error` is an upper estimate: GTD lies within two of it in at least 95 of
+        100 draws. One token has entropy 0, column sum 1 and the GTD of the identity. A head whose
+        queries all see nothing has NaN.
+
+    Raises:
+        ValueError: One line that names the argument and what is wrong with it.
+
+    Source: Lee et al. 2025, Eq. 2, 7-13; Gu et al. 2025, When attention sink emerges in language
+        models, Sec. 3 (threshold 0.3); Hutchinson 1990 (probes).
+    """
+    check_inputs(query, key, key, scale, 0.0, is_causal=is_causal, exclude_self=exclude_self)
+    check_numbers(window, probes, sink, seed)
+    check_paths(beta, hops)
+    if factor not in BY_ROWS:
+        raise ValueError(
+            f"factor must be one of {', '.join(BY_ROWS)}, which need no L x L matrix; "
+            f"got {quoted(factor)}: measure saobp.refine's result"
+        )
+    checks.check_strength(strength, tuple(query.shape[:2]))
+    check_spared_shape(spare, (*query.shape[:3], query.shape[2]))
+    real, pairs = real_and_pairs(mask, query)
+    signed, strongest = strengths(factor, strength, query)
+    earlier = is_causal
+    if signed is not None and pairs is not None and pairs.shape[2] > 1 and not is_causal:
+        earlier = senders(allowed_pairs(pairs, *pairs.shape[2:], False, pairs.device))
+        if isinstance(earlier, Tensor):
+            raise ValueError(
+                "mask: under it rows hear neither all others nor the earlier ones, which takes the "
+                "L x L matrix; measure saobp.refine's result"
+            )
+    check_spare(spare, factor, causal=earlier)
+    wanted = Wanted(
+        scale=query.shape[-1] ** -0.5 if scale is None else float(scale),
+        causal=earlier,
+        window=None if window is None else int(window),
+        pairs=pairs,
+        strength=signed,
+        strongest=strongest,
+        exclude_self=exclude_self,
+        spare=spare,
+        probes=int(probes),
+        beta=float(beta),
+        hops=int(hops),
+        sink=float(sink),
+        seed=int(seed),
+    )
+    with torch.no_grad(), torch.autocast(query.device.type, enabled=False):
+        return every_head(wanted, query, key, real)
+
+
+def check_numbers(window: int | None, probes: int, sink: float, seed: int) -> None:
+    """Refuse numbers that mean nothing with a ValueError."""
+    if window is not None:
+        check_whole("window", window, 1)
+    check_whole("probes", probes, 0)
+    check_whole("seed", seed, 0)
+    if 0 < probes < FEWEST:
+        raise ValueError(
+            f"probes must be 0, for no GTD, or at least {FEWEST}, for a standard error; got {probes}"
+        )
+    if isinstance(sink, bool) or not isinstance(sink, Real) or not 0 < sink < 1:
+        raise ValueError(f"sink must be a share between 0 and 1; got {quoted(sink)}")
+
+
+def real_and_pairs(
+    mask: Tensor | None, query: Tensor
+) -> tuple[Bool[Tensor, "batch L"] | None, Tensor | None]:
+    """Return which tokens are real, and the mask of pairs if it says more than that."""
+    batch, heads, length, _ = query.shape
+    if mask is None:
+        return None, None
+    if not isinstance(mask, Tensor) or mask.ndim != 4:
+        checks.check_mask(mask, torch.empty(batch, heads, length, length, device="meta"))
+        return mask.to(query.device).expand(batch, length), None
+    check_pairs(mask, query)
+    mask = mask.to(query.device)
+    looks = mask[:, :, 0] if mask.shape[2] == 1 else mask.diagonal(0, -2, -1)
+    looks = looks if mask.dtype == torch.bool else looks > HIDES
+    real = looks.any(1).expand(batch, length)
+    only_padding = mask.dtype == torch.bool and mask.shape[1] == mask.shape[2] == 1
+    return real, None if only_padding else mask
+
+
+def check_pairs(mask: Tensor, query: Tensor) -> None:
+    """Refuse a mask of pairs of another shape, or that is neither boolean nor added to scores."""
+    batch, heads, length, _ = query.shape
+    fits = all(size in (1, full) for size, full in zip(mask.shape, (batch, heads, length)))
+    if not fits or mask.shape[-1] != length:
+        raise ValueError(
+            f"mask must have shape ({length},), ({batch}, {length}) or ({batch} or 1, {heads} or 1, "
+            f"{length} or 1, {length}); got {tuple(mask.shape)}"
+        )
+    if mask.dtype != torch.bool and not mask.is_floating_point():
+        raise ValueError(f"mask must be boolean or added to the scores; got {mask.dtype}")
+    if mask.is_floating_point() and bool((mask.isnan() | mask.isposinf()).any()):
+        raise ValueError("mask: holds NaN or +inf; add 0 where a query may look and -inf elsewhere")
+
+
+def strengths(
+    factor: str, strength: float | Tensor, query: Tensor
+) -> tuple[Float[Tensor, "batch head"] | None, float]:
+    """Return the signed strength of every head and the largest without its sign; None for 0."""
+    wide = torch.promote_types(query.dtype, torch.float32)
+    strength = torch.as_tensor(strength, dtype=wide, device=query.device).clamp(max=SATURATION)
+    strongest = float(strength.max())
+    if factor == "none" or strongest == 0:
+        return None, 0.0
+    strength = strength.reshape(()) if strength.numel() == 1 else strength
+    return signed_strength(factor, strength).expand(query.shape[:2]), strongest
+
+
+def every_head(
+    wanted: Wanted, query: Tensor, key: Tensor, real: Tensor | None
+) -> AttentionStatistics:
+    """Measure a few heads at a time, side by side where there are several threads."""
+    batch, heads, length, _ = query.shape
+    wide = torch.promote_types(query.dtype, torch.float32)
+    room = {"dtype": wide, "device": query.device}
+    names = AttentionStatistics.__dataclass_fields__
+    results = {
+        name: torch.full(
+            (batch, heads, length) if name in BY_TOKEN else (batch, heads), math.nan, **room
+        )
+        for name in names
+    }
+    results["column_sum"].zero_()
+    results["received"].zero_()
+    size = heads_per_tile(length, query.device)
+
+    def measure(sequence: int, start: int) -> None:
+        some = slice(start, min(start + size, heads))
+        places = torch.arange(length, device=query.device)
+        if real is not None:
+            places = places[real[sequence]]
+        if not len(places):
+            return
+        rows = rows_of(wanted, query, key, places, (sequence, some))
+        for name, value in statistics_of(wanted, rows, sequence * heads + start).items():
+            if name in BY_TOKEN:
+                results[name][sequence, some, places] = value.to(wide)
+            else:
+                results[name][sequence, some] = value.to(wide)
+
+    side_by_side(measure, [(n, start) for n in range(batch) for start in range(0, heads, size)])
+    return AttentionStatistics(**results)
+
+
+def rows_of(
+    wanted: Wanted, query: Tensor, key: Tensor, places: Tensor, part: tuple[int, slice]
+) -> RowBlocks:
+    """Return the attention among the real tokens of a few heads of a sequence."""
+    sequence, some = part
+    wide = torch.promote_types(query.dtype, torch.float32)
+    groups = torch.arange(query.shape[1], device=query.device)[some]
+    groups = groups * key.shape[1] // query.shape[1]
+    queries, keys = query[sequence, some], key[sequence, groups]
+    if len(places) < query.shape[2]:
+        queries, keys = queries[:, places], keys[:, places]
+    mask = wanted.pairs
+    if mask is not None:
+        mask = mask[sequence if len(mask) > 1 else 0]
+        mask = mask[some] if len(mask) > 1 else mask
+    visible = Visibility(wanted.causal, wanted.window, places, mask)
+    step = None
+    if wanted.strength is not None:
+        step = step_of(wanted, query, visible, part)
+    return RowBlocks(queries.to(wide), keys.to(wide), wanted.scale, visible, step)
+
+
+def step_of(wanted: Wanted, query: Tensor, visible: Visibility, part: tuple[int, slice]) -> Step:
+    """Return how a few heads of a sequence are refined."""
+    spare, spared, share = wanted.spare, None, None
+    if isinstance(spare, Tensor):
+        batch, heads, length, _ = query.shape
+        spared = by_key(spare, (batch, heads, length, length), query.device)
+        spared = spared.expand(batch, heads, length)[part][..., visible.places][:, None]
+    elif spare in RULES:
+        spared = visible.ends(both=spare == "edges")
+    elif spare is not None:
+        share = float(spare)
+    strength = wanted.strength[part][:, None, None]
+    return Step(strength, wanted.strongest, wanted.exclude_self, wanted.causal, spared, share)
+
+
+def statistics_of(wanted: Wanted, rows: RowBlocks, number: int) -> dict[str, Tensor]:
+    """Go over the blocks of a few heads, the first of which has a number for its seed."""
+    sums, probes = Sums(rows), None
+    if rows.step and not rows.step.earlier:
+        rows.gather()
+    if wanted.probes:
+        seeds = [wanted.seed * 2**20 + number + head for head in range(rows.count)]
+        probes = Probes(rows, wanted.probes, wanted.beta, wanted.hops, seeds)
+    blocks = rows.blocks()
+    triangular = wanted.causal or len(blocks) == 1
+    for place in blocks:
+        plain = rows.plain(place)
+        sums.see(plain)
+        block = rows.refine(plain) if rows.step else plain
+        sums.add(block)
+        if probes:
+            for power in range(1, wanted.hops + 1 if triangular else 2):
+                probes.hop(block, power)
+        if rows.step:
+            sums.compare(plain, block)
+    if probes and not triangular:
+        for power in range(2, wanted.hops + 1):
+            for place in blocks:
+                plain = rows.plain(place)
+                probes.hop(rows.refine(plain) if rows.step else plain, power)
+    return sums.statistics(wanted.sink) | gtd_of(sums, probes)
+
+
+def gtd_of(sums: Sums, probes: Probes | None) -> dict[str, Tensor]:
+    """Return GTD and its standard error, if there are probes."""
+    if probes is None:
+        return {}
+    gtd, error = dependency(sums.squares, *probes.squares())
+    return {"gtd": gtd, "gtd_error": error}
+
+
+class Sums:
+    """What the blocks of a few heads add up to."""
+
+    def __init__(self, rows: RowBlocks):
+        self.rows = rows
+        by_head = rows.query.new_zeros(rows.count, dtype=torch.float64)
+        by_token = rows.query.new_zeros(rows.count, rows.length, dtype=torch.float64)
+        self.logsumexp, self.entropy = by_token.clone(), by_token.clone()
+        self.columns, self.seen = by_token.clone(), by_token.clone()
+        self.squares, self.above, self.moved = by_head.clone(), by_head.clone(), by_head.clone()
+        self.largest = torch.full_like(by_head, -math.inf)
+        visible = rows.visible
+        self.simple = visible.mask is None and visible.window is None
+
+    def see(self, block: Block) -> None:
+        """Take in the scores of a plain block, and which keys its queries may look at."""
+        total = block.largest + block.total.log()
+        self.logsumexp[:, block.rows] = total[..., 0].double()
+        self.largest = torch.maximum(self.largest, block.largest.amax((1, 2)).double())
+        if not self.simple:
+            hidden = self.rows.visible.hidden(block.rows, block.keys)
+            self.seen[:, block.keys] += (~hidden).sum(-2).double()
+
+    def add(self, block: Block) -> None:
+        """Take in the weights of a block, refined or not."""
+        scratch = self.rows.buffer(SPARE, *block.weights.shape[1:])
+        blind = block.total == 0
+        share = (1 / block.total).masked_fill_(blind, 0)
+        spread = torch.mul(block.weights, block.scores, out=scratch).sum(-1, keepdim=True)
+        entropy = block.total.log() - spread * share
+        self.entropy[:, block.rows] = entropy.masked_fill_(blind, math.nan)[..., 0].double()
+        self.columns[:, block.keys] += torch.bmm(share.mT, block.weights)[:, 0].double()
+        norms = torch.linalg.vector_norm(block.weights, dim=-1, keepdim=True) * share
+        self.squares += norms.double().square().sum((1, 2))
+        bound = block.total * ((1 - 1e-5) / self.rows.length)
+        bound.masked_fill_(blind, math.inf)
+        above = torch.ge(block.weights, bound, out=scratch).sum(-1)
+        self.above += above.double().sum(-1)
+
+    def compare(self, plain: Block, refined: Block) -> None:
+        """Add the distance of refined rows, whose weights are used up, from the plain ones."""
+        attention = refined.weights.div_(refined.total.clamp_min(torch.finfo(torch.float32).tiny))
+        gap = torch.sub(attention, plain.weights, out=plain.weights)
+        self.moved += torch.linalg.vector_norm(gap, ord=1, dim=-1).double().sum(-1) / 2
+
+    def statistics(self, sink: float) -> dict[str, Tensor]:
+        """Return every statistic but GTD, by name."""
+        length, queries = self.rows.length, (~self.entropy.isnan()).sum(-1)
+        seen = self.seen
+        if self.simple:
+            later = torch.arange(length, device=seen.device, dtype=seen.dtype)
+            seen = length - (later if self.rows.visible.causal else 0 * later)
+        received = self.columns / seen.clamp_min(1)
+        undefined = self.columns.isnan().any(-1) | (queries == 0)
+        shared = self.columns.square().sum(-1) / (queries * self.squares)
+        by_head = {
+            "max_logit": self.largest,
+            "sink_rate": (received > sink).double().mean(-1),
+            "sparsity": 1 - self.above / length**2,
+            "rank_one_distance": (1 - shared).clamp_min(0).sqrt(),
+            "moved": self.moved / queries,
+        }
+        by_head = {name: value.masked_fill(undefined, math.nan) for name, value in by_head.items()}
+        return by_head | {
+            "logsumexp": self.logsumexp,
+            "row_entropy": self.entropy,
+            "column_sum": self.columns,
+            "received": received,
+        }
