@@ -25,8 +25,8 @@ from saobp.models.restore import watch
 _HOMES = {
     "FACTORS": "saobp.equations.refine",
     "apply": "saobp.models.apply",
-    "attention_statistics": "saobp.measure.statistics",
     "attention_entropy": "saobp.measure.gtd_and_entropy",
+    "attention_statistics": "saobp.measure.statistics",
     "gtd": "saobp.measure.gtd_and_entropy",
     "indirect_entropy": "saobp.measure.gtd_and_entropy",
     "inspect": "saobp.measure.inspect",
