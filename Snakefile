@@ -8,6 +8,10 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
+# Snakemake puts the repository's folder first; a file of the user's there stands for no module of a library
+if workflow.basedir not in os.environ.get("PYTHONPATH", "").split(os.pathsep) and workflow.basedir == sys.path[0]:
+    sys.path.append(sys.path.pop(0))
+
 from companion.setup import typed_by_hand
 from companion.setup.studies import EXERCISE, SAY_MOST, load_study
 
@@ -22,7 +26,7 @@ def word(text):
     return shlex.quote(str(text)).replace("{", "{{").replace("}", "}}")
 
 
-PYTHON = f"OMP_NUM_THREADS={{threads}} {word(sys.executable)}"
+PYTHON = f"OMP_NUM_THREADS={{threads}} PYTHONSAFEPATH=1 {word(sys.executable)}"
 SAOBP = f"{PYTHON} -S {word(ROOT / 'companion' / 'publication' / 'forked_runs.py')}"  # what `saobp` does, forked
 RUN = (
     f"{SAOBP} run {{input.notebook:q}} {{output.notebook:q}} --own -f {word(STUDY)} "

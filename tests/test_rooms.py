@@ -102,7 +102,8 @@ def test_the_library_imports_nothing_of_the_companion():
 
 def test_what_is_run_and_recorded_imports_nothing_of_what_is_made_from_records():
     made = {
-        f"companion.{name}" for name in ("tables", "figures", "verdicts", "texts", "publication")
+        f"companion.{name}"
+        for name in ("results", "tables", "figures", "verdicts", "texts", "publication")
     }
     assert made <= {room(name) for name in GRAPH}
     recorded = {name: others for name, others in GRAPH.items() if room(name) not in made}
@@ -174,7 +175,7 @@ def test_the_caches_of_imports_can_be_cleared_once_saobp_is_imported():
 
 
 LIGHT = """import sys
-for room in ("saobp", "companion.figures", "companion.verdicts", "companion.publication.cli", "papermill"):
+for room in ("saobp", "companion.results.table", "companion.figures", "companion.publication.cli", "papermill"):
     __import__(room)
     print(room, *({"lark"} if room == "papermill" else {"torch", "transformers", "datasets"}) & {*sys.modules})
 """

@@ -56,7 +56,13 @@ class SentenceEncoder(architectures.SparseBertForMaskedLM):
 
 
 def encoder(plan: MultiHop, layers: int, algorithm: str, seed: int) -> nn.Module:
-    """Return an untrained encoder of the study with its algorithm in place.
+    """Return an untrained encoder of the study with its algorithm in place."""
+    network = architectures.refine_with(untrained(plan, layers, seed), algorithm, plan.strength)
+    return regularizers.attach(network, algorithm, plan.pretrain.penalty)
+
+
+def untrained(plan: MultiHop, layers: int, seed: int) -> nn.Module:
+    """Return an untrained encoder of the study with transformers' own attention.
 
     Keys start as queries do, so that sentences attend to those they share words with: else two hops
     are learned late or never. With BERT's initial 0.02 so narrow a model would start with flat
@@ -78,8 +84,7 @@ def encoder(plan: MultiHop, layers: int, algorithm: str, seed: int) -> nn.Module
     network = SentenceEncoder(config)
     for layer in network.bert.encoder.layer:
         layer.attention.self.key.load_state_dict(layer.attention.self.query.state_dict())
-    network = architectures.refine_with(network, algorithm, plan.strength)
-    return regularizers.attach(network, algorithm, plan.pretrain.penalty)
+    return network
 
 
 class Exam:
@@ -102,18 +107,22 @@ class Exam:
         """Return hops -> 1 for each question answered right, among the ends of the story, else 0;
         and all losses.
         """
-        right, losses, device = {}, [], next(model.parameters()).device
+        right: dict[int, list[int]] = {}
+        losses: list[float] = []
+        device = next(model.parameters()).device
         for part in self.parts:
-            given = {name: values.to(device) for name, values in questions.stacked(part).items()}
+            batch = {name: values.to(device) for name, values in questions.stacked(part).items()}
+            asked = [question for item in part for question in item["asked"]]
             with measuring(model):
-                # one a question
-                rows = model(**given).logits.float().cpu()
-            for row, (number, ends) in zip(
-                rows, (asked for item in part for asked in item["asked"]), strict=True
-            ):
-                losses.append(float(torch.logsumexp(row, 0) - row[ends[0]]))
-                # no tie, no NaN
-                right.setdefault(number, []).append(int(row[ends[0]] > row[ends[1:]].max()))
+                # a row a question
+                logits = model(**batch).logits.float().cpu()
+            ends = torch.tensor([tokens for _, tokens in asked])
+            scores = logits.gather(1, ends)
+            # no tie, no NaN
+            answers = (scores[:, 0] > scores[:, 1:].amax(1)).int().tolist()
+            losses += (logits.logsumexp(1) - scores[:, 0]).tolist()
+            for (hops, _), answer in zip(asked, answers, strict=True):
+                right.setdefault(hops, []).append(answer)
         return dict(sorted(right.items())), losses
 
 

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import to_jsonable_python
 
 from companion import records
-from companion.setup import paths, typed_by_hand
+from companion.setup import environment, paths, typed_by_hand
 from companion.setup.recipes import Positive
 
 # of a record: its name, what makes it at a path, working in a folder, and the recipe that its
@@ -169,22 +169,25 @@ def command(
             ]
         except (ValueError, re.error) as error:
             raise click.ClickException(str(error)) from None
-        share(planned, out)
+        with environment.cleared():
+            share(planned, out)
 
     return run
 
 
-def share(planned: Iterable[Entry], out: Path) -> None:
+def share(planned: Iterable[Entry], out: Path, *, wait: bool = False) -> None:
     """Make every record that is not in `out` yet; several processes share the work, one record each
     at a time.
 
-    A process that dies leaves its record to the next. Raises click's error, one line, for a record
+    With `wait` it waits for the records that other processes make, so that all are there in the
+    end. A process that dies leaves its record to the next. Raises click's error, one line, for a record
     that cannot be read or tells another recipe, and for what a run refuses or lacks; records that
     were made before it stay.
     """
     for name, make, recipe in planned:
         path, folder = out / f"{name}.json", paths.own_folder(out.parent / "work" / name)
-        with contextlib.suppress(Timeout), FileLock(folder / ".lock", timeout=0):
+        lock = FileLock(folder / ".lock", timeout=-1 if wait else 0)
+        with contextlib.suppress(Timeout), lock:
             try:
                 if not path.exists():
                     make(path, folder)

@@ -64,15 +64,18 @@ class Blocks(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return self.about["blocks"]
 
+    def body(self) -> np.ndarray:
+        """Map the tokens from the disk (block, token), without [CLS] and [SEP]."""
+        # not kept: a worker would be sent the text
+        shape = (len(self), self.about["body"])
+        return np.memmap(self.folder / "tokens.bin", self.about["dtype"], "r", shape=shape)
+
     def __getitem__(self, index: int) -> dict[str, Tensor]:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Tensor]]:
         """Return many blocks at once: what a DataLoader asks for."""
-        file, shape = self.folder / "tokens.bin", (len(self), self.about["body"])
-        # not kept: a worker would be sent the text
-        tokens = np.memmap(file, self.about["dtype"], "r", shape=shape)
-        rows = torch.from_numpy(tokens[list(indices)].astype(np.int64))
+        rows = torch.from_numpy(self.body()[list(indices)].astype(np.int64))
         if self.about["around"]:
             first, last = (torch.full((len(rows), 1), mark) for mark in self.about["around"])
             rows = torch.cat([first, rows, last], dim=1)
@@ -119,7 +122,42 @@ def token_blocks(
     return Blocks(paths.made(paths.cache() / f"tokens-{fingerprint}", write))
 
 
-def provenance(source: Source, text: Blocks, held_out: Blocks, more: Sequence[Split] = ()) -> Data:
+def gathered(parts: Mapping[str, Blocks], sequences: int) -> Blocks:
+    """Return so many sequences of several texts, as many of each, evenly spaced over it.
+
+    A text that is shorter than its share comes whole, and the others make up for it.
+    `about["sources"]` says how many are whose, in their order. The texts are of one tokenizer and
+    length.
+    """
+    chosen: dict[str, int] = {}
+    for name in sorted(parts, key=lambda name: len(parts[name])):
+        share = (sequences - sum(chosen.values())) // (len(parts) - len(chosen))
+        chosen[name] = min(share, len(parts[name]))
+    chosen = {name: chosen[name] for name in parts}
+    first = next(iter(parts.values()))
+    key = json.dumps([[blocks.fingerprint, chosen[name]] for name, blocks in parts.items()])
+    fingerprint = hashlib.sha256(key.encode()).hexdigest()[:16]
+
+    def write(folder: Path) -> None:
+        rows = [
+            blocks.body()[[n * len(blocks) // chosen[name] for n in range(chosen[name])]]
+            for name, blocks in parts.items()
+        ]
+        (folder / "tokens.bin").write_bytes(np.concatenate(rows).tobytes())
+        about = first.about | {
+            "blocks": sum(chosen.values()),
+            "splits": [split for blocks in parts.values() for split in blocks.splits],
+            "fingerprint": fingerprint,
+            "sources": chosen,
+        }
+        paths.write_text(folder / "about.json", json.dumps(about, indent=1))
+
+    return Blocks(paths.made(paths.cache() / f"gathered-{fingerprint}", write))
+
+
+def provenance(
+    source: Source | None, text: Blocks, held_out: Blocks, more: Sequence[Split] = ()
+) -> Data:
     """Return what a record says of its data: where it came from, which text exactly, and how
     complete each split is.
     """

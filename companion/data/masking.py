@@ -7,10 +7,28 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerFast, TrainerCallback
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast, TrainerCallback
 
 # of the chosen tokens; the rest stay what they are (Devlin et al. 2019)
 MASKED, RANDOM = 0.8, 0.1
+
+
+def masked(
+    tokens: torch.Tensor, draws: torch.Tensor, tokenizer: PreTrainedTokenizerBase, share: float
+) -> dict[str, torch.Tensor]:
+    """Mask a share of the tokens (sequence, token), 80/10/10, and return a batch with its labels.
+
+    `draws` are three uniform numbers a token, (3, sequence, token): whether it is chosen, what is
+    done to it, and the word that may replace it. Special tokens are never chosen.
+    """
+    choice, treatment, word = draws
+    special = torch.tensor(tokenizer.all_special_ids, device=tokens.device)
+    chosen = (choice < share) & ~torch.isin(tokens, special)
+    inputs = tokens.masked_fill(chosen & (treatment < MASKED), tokenizer.mask_token_id)
+    replaced = chosen & (treatment >= 1 - RANDOM)
+    inputs = torch.where(replaced, (word * len(tokenizer)).long(), inputs)
+    labels = tokens.masked_fill(~chosen, -100)
+    return {"input_ids": inputs, "attention_mask": torch.ones_like(inputs), "labels": labels}
 
 
 @dataclass
@@ -35,15 +53,7 @@ class SeededMasking(TrainerCallback):
             digest = hashlib.sha256(row.tobytes() + f" {self.seed} {self.epoch}".encode()).digest()
             generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16])))
             draws.append(generator.random((3, len(row))))
-        choice, treatment, word = torch.from_numpy(np.stack(draws, axis=1))
-        chosen = (choice < self.share) & ~torch.isin(
-            tokens, torch.tensor(self.tokenizer.all_special_ids)
-        )
-        inputs = tokens.masked_fill(chosen & (treatment < MASKED), self.tokenizer.mask_token_id)
-        replaced = chosen & (treatment >= 1 - RANDOM)
-        inputs = torch.where(replaced, (word * len(self.tokenizer)).long(), inputs)
-        labels = tokens.masked_fill(~chosen, -100)
-        return {"input_ids": inputs, "attention_mask": torch.ones_like(inputs), "labels": labels}
+        return masked(tokens, torch.from_numpy(np.stack(draws, axis=1)), self.tokenizer, self.share)
 
     def on_epoch_begin(self, args, state, control, **kwargs):
         """Count epochs from what the Trainer has seen, also where a run is continued in the middle

@@ -1,7 +1,15 @@
 """The paper's figures and some of our own, drawn from run records alone."""
 
 from companion.figures.drawing import FIGURES, FigureError, caption, data, stem
-from companion.figures.publishing import origin, publish, shown, write, write_claims
+from companion.figures.publishing import (
+    listed,
+    origin,
+    publish,
+    remove,
+    shown,
+    write,
+    write_claims,
+)
 from companion.figures.style import COLUMN, PAGE
 
 __all__ = [
@@ -11,8 +19,10 @@ __all__ = [
     "FigureError",
     "caption",
     "data",
+    "listed",
     "origin",
     "publish",
+    "remove",
     "shown",
     "stem",
     "write",

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -162,6 +162,28 @@ def publish(
     text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     made = [path for files in written.values() for path in files]
     return [*made, paths.write_text(folder / "manifest.json", text)]
+
+
+def listed(folder: Path) -> dict[str, str]:
+    """Return the files that the manifest of a folder says were written there, with their hashes."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        files = [entry["files"].items() for entry in manifest["entries"].values()]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
+    return {name: mark for each in files for name, mark in each if Path(name).name == name}
+
+
+def remove(folder: Path, before: Mapping[str, str], written: Iterable[Path]) -> list[str]:
+    """Remove what an earlier manifest lists and was not written again, as it was written; return
+    the names.
+    """
+    gone = sorted(before.keys() - {path.name for path in written})
+    files = [folder / name for name in gone if (folder / name).is_file()]
+    files = [file for file in files if paths.digest(file) == before[file.name]]
+    for file in files:
+        file.unlink()
+    return [file.name for file in files]
 
 
 def _of_claims(decided: Sequence[verdicts.Verdict]) -> dict[str, dict[str, Any]]:

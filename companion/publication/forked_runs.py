@@ -19,7 +19,6 @@ import socket
 import socketserver
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +26,7 @@ from pathlib import Path
 # the variable that says where the process listens
 ADDRESS = "SAOBP_FORKS"
 CLI = "companion.publication.cli"
+KERNEL = "companion.setup.kernel"
 # what runs and notebooks import at its first use
 ALSO = (
     "ipykernel.kernelapp",
@@ -54,8 +54,8 @@ def ask(words: list[str]) -> int:
     try:
         connection.connect(os.environ[ADDRESS])
     except (KeyError, OSError):
-        alone = ["ipykernel_launcher", *words[1:]] if words[0] == "kernel" else [CLI, *words]
-        os.execv(sys.executable, [sys.executable, "-m", *alone])
+        alone = [KERNEL, *words[1:]] if words[0] == "kernel" else [CLI, *words]
+        os.execv(sys.executable, [sys.executable, "-P", "-m", *alone])
     with contextlib.suppress(KeyboardInterrupt):
         socket.send_fds(connection, [b"."], [0, 1, 2])
         connection.sendall(json.dumps([words, os.getcwd(), dict(os.environ)]).encode() + b"\n")
@@ -147,8 +147,7 @@ def _become(words: list[str]) -> int:
     if words[0] != "kernel":
         return import_module(CLI).main(words)
     # ends with it
-    sys.argv = ["ipykernel_launcher", *words[1:], f"--IPKernelApp.parent_handle={os.getppid()}"]
-    return import_module("ipykernel.kernelapp").IPKernelApp.launch_instance(sys.argv[1:]) or 0
+    return import_module(KERNEL).main([*words[1:], f"--IPKernelApp.parent_handle={os.getppid()}"])
 
 
 @contextlib.contextmanager
@@ -156,62 +155,52 @@ def serving() -> Iterator[tuple[dict[str, str], list[int]]]:
     """Serve while the block runs, and while a process lives that holds the file whose number is
     yielded.
 
-    Yields variables for the environment of those who may ask; none of either if that environment
-    has them already, and where forking is not safe.
+    Yields variables for the environment of those who may ask, and for that of Jupyter; none if that
+    environment has them already. Where forking is not safe, kernels start by themselves.
     """
-    if (
-        ADDRESS in os.environ
-        or sys.platform != "linux"
-        or any(Path("/dev", name).exists() for name in DRIVERS)
-    ):
+    # not above: who asks imports nothing
+    from companion.setup import environment, kernel
+
+    if ADDRESS in os.environ:
         yield {}, []
         return
-    with (
-        tempfile.TemporaryDirectory(prefix="saobp-") as folder,
-        socket.socket(socket.AF_UNIX) as listener,
-    ):
-        address, kernel = Path(folder, "socket"), Path(folder, "kernels", "python3", "kernel.json")
-        listener.bind(str(address))
+    asking = [sys.executable, "-S", __file__, "kernel"]
+    with kernel.offered(asking) as folder, socket.socket(socket.AF_UNIX) as listener:
+        variables = kernel.variables(folder)
+        if sys.platform != "linux" or any(Path("/dev", name).exists() for name in DRIVERS):
+            yield variables, []
+            return
+        listener.bind(str(folder / "socket"))
         listener.listen(64)
-        kernel.parent.mkdir(parents=True)
-        argv = [sys.executable, "-S", __file__, "kernel", "-f", "{connection_file}"]
-        spec = {
-            "argv": argv,
-            "display_name": "Python 3",
-            "language": "python",
-            "interrupt_mode": "message",
-        }
-        kernel.write_text(json.dumps(spec))
-        places = os.pathsep.join(filter(None, [folder, os.environ.get("JUPYTER_PATH")]))
-        command = [
-            sys.executable,
-            "-m",
-            "companion.publication.forked_runs",
-            "serve",
-            str(listener.fileno()),
-        ]
+        here = [sys.executable, "-P", "-m", "companion.publication.forked_runs"]
+        command = [*here, "serve", str(listener.fileno())]
         # in a group of its own: a Ctrl-C of the terminal is for the runs
         how = {"stdin": subprocess.PIPE, "pass_fds": [listener.fileno()], "process_group": 0}
-        with subprocess.Popen(command, env=os.environ | SETTINGS, **how) as server:
+        how |= {"cwd": folder, "env": environment.of_a_run() | SETTINGS}
+        with subprocess.Popen(command, **how) as server:
             # whoever asks a process that died is told so
             listener.close()
             try:
-                yield {ADDRESS: str(address), "JUPYTER_PATH": places}, [server.stdin.fileno()]
+                yield variables | {ADDRESS: str(folder / "socket")}, [server.stdin.fileno()]
             finally:
                 server.terminate()
+
+
+def attend(words: list[str]) -> int:
+    """Serve while a command runs, in the environment of a run, and return its exit code."""
+    from companion.setup import environment
+
+    with serving() as (served, _):
+        surroundings = environment.of_a_run() | served
+        with subprocess.Popen(words, env=surroundings) as command:
+            # the command has it too, and ends in its own way
+            with contextlib.suppress(KeyboardInterrupt):
+                command.wait()
+            command.wait()
+    return command.returncode
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
         sys.exit(serve(int(sys.argv[2])))
-    if sys.argv[1] != "with":
-        sys.exit(ask(sys.argv[1:]))
-    with (
-        serving() as (served, _),
-        subprocess.Popen(sys.argv[2:], env=os.environ | served) as command,
-    ):
-        # the command has it too, and ends in its own way
-        with contextlib.suppress(KeyboardInterrupt):
-            command.wait()
-        command.wait()
-    sys.exit(command.returncode)
+    sys.exit(attend(sys.argv[2:]) if sys.argv[1] == "with" else ask(sys.argv[1:]))

@@ -144,6 +144,7 @@ def write(runs: Sequence[Executed], bodies: Iterable[str], folder: Path) -> None
                 body=Markup(LINK.sub(lambda link, run=run: lead(link, run, runs, temporary), html)),
             )
             (temporary / f"{run.name}.html").write_text(page, encoding="utf-8")
+        paths.seal(temporary)
 
 
 def lead(link: re.Match, run: Executed, runs: Sequence[Executed], folder: Path) -> str:

@@ -50,6 +50,7 @@ def write(folder: Path) -> Path:
         pages.write(runs, bodies, folder / "pages")
     with paths.new_folder(folder / "tracked") as tracked:
         shutil.copytree(paths.figures(), tracked, dirs_exist_ok=True)
+        paths.seal(tracked)
     exercise, made, tracked = found[0]["study"] == EXERCISE, folder / "figures", folder / "tracked"
     ended = [run for run in runs if any(run.name == record["name"] for record in found)]
     lines = [line for run in ended for cell in run.node.cells for line in cell.source.splitlines()]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from companion import figures, records, tables, verdicts
+from companion.results import table
 from companion.setup import paths
 from companion.setup.studies import EXAM, EXERCISE, FRESH_EXAM, PUBLIC_ENCODER, SAY_MOST, load_study
 from companion.statistics.trajectories import STARTED
@@ -58,7 +59,8 @@ def publish(study_name: str) -> None:
         )
     runs = {path: records.read(path) for path in found}
     refuse_unlearned(name, runs)
-    with paths.new_folder(tracked := paths.results(name)) as target:
+    tracked = paths.results(name)
+    with paths.new_folder(tracked, records.names(tracked)) as target:
         for path, record in runs.items():
             record = records.move_answers(record, target / path.name)
             paths.write_text(target / path.name, records.as_text(record))
@@ -110,26 +112,27 @@ def rebuild() -> None:
     """
     from companion.texts import fill
 
+    before = figures.listed(paths.figures())
     written = draw(paths.figures())
-    for stale in set(paths.figures().iterdir()) - set(written):
-        # of other records
-        if stale.is_file():
-            stale.unlink()
+    # of other records
+    gone = figures.remove(paths.figures(), before, written)
     pages = [paths.write_text(path, text) for path, text in fill.pages().items()]
     texts = ", ".join(str(path.relative_to(paths.root())) for path in pages)
     print(
         f"{len(written)} files in {paths.figures()}, from {paths.results(shown_study())}; texts: {texts}"
     )
+    if gone:
+        print(f"removed, for nothing draws them any more: {', '.join(gone)}")
 
 
 def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies'
-    from their own.
+    from their own, and write the table of results.
     """
     source, own = (paths.results(study) for study in (shown_study(), PAPER_STUDY))
     decided = verdicts.decided()
     first, hashes = (records.load(own), records.hashes(own)) if source != own else ([], {})
-    return figures.publish(
+    drawn = figures.publish(
         records.load(source),
         folder,
         hashes | records.hashes(source),
@@ -140,6 +143,7 @@ def draw(folder: Path) -> list[Path]:
             item for study in OTHERS for item in records.hashes(paths.results(study)).items()
         ),
     )
+    return [*drawn, table.write(folder)]
 
 
 def _others() -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 
 from companion.data import sources
 from companion.publication import forked_runs
-from companion.setup import paths
+from companion.setup import environment, paths
 from companion.setup.recipes import SEEDS
 from companion.setup.studies import Study, StudyError, find, load_study
 
@@ -28,6 +28,8 @@ from companion.setup.studies import Study, StudyError, find, load_study
 EXTRAS = ("", "measure", "study")
 # model, algorithm, seed
 ROW = re.compile(r"([^/]+)/([^/]+)/(\d+)")
+# what makes a run outdated, whatever a cluster's settings say
+TRIGGERS = ("code", "input", "mtime", "params", "software-env")
 # of a build folder, made before anything runs
 PLACES = ("records", "notebooks", "logs", "checkpoints", "work")
 
@@ -97,14 +99,14 @@ def reproduce(
     if dry_run and (minutes or tokens) and copy.is_file():
         path, study = copy, load_study(copy)
     wanted = of_rows(study, rows)
-    where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
+    where = ["--workflow-profile", str(cluster_profile(cluster)) if cluster else "none"]
     if (minutes or tokens) and not rows:
         raise ValueError(
             "--minutes and --tokens are for rows of the tables; name them: --rows mini/high/42"
         )
     if dry_run:
         folder.mkdir(parents=True, exist_ok=True)
-        if _snakemake(folder, path, wanted, "--cores", "1", "--summary"):
+        if _snakemake(folder, path, wanted, "--cores", "1", "--summary", *where):
             raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
         return
     check_packages()
@@ -127,7 +129,7 @@ def reproduce(
             path, study = fitted_studies.own_copy(study, minutes, tokens, models, cores)
             wanted = of_rows(study, rows)
         options = ["--cores", str(cores), "--rerun-incomplete", "--keep-going", *where]
-        how = {"pass_fds": [hold, *lifeline], "env": os.environ | served}
+        how = {"pass_fds": [hold, *lifeline], "env": environment.of_a_run() | served}
         code = _snakemake(folder, path, wanted, *options, processes=processes, **how)
     taken, seconds = divmod(time.perf_counter() - clock, 60)
     spent = f"{taken:.0f} min {seconds:.0f} s"
@@ -183,27 +185,21 @@ def of_rows(study: Study, rows: Iterable[str]) -> list[str]:
 
 
 def _snakemake(
-    folder: Path, study: Path, wanted: Sequence[str], *options: str, processes: int = 1, **how: Any
+    folder: Path,
+    study: Path,
+    wanted: Sequence[str],
+    *options: str,
+    processes: int = 1,
+    **how: Any,
 ) -> int:
-    command = [
-        sys.executable,
-        "-m",
-        "snakemake",
-        "--snakefile",
-        str(paths.root() / "Snakefile"),
-        "--directory",
-        str(folder),
-        "--config",
-        f"study={quote(str(study))}",
-        f"processes={processes}",
-        f"wanted={len(wanted)}",
-        # the folder is claimed; a lock in it is that of a run that was killed
-        "--nolock",
-        "--quiet",
-        "rules",
-        "host",
-        *options,
-        "--",
-        *wanted,
-    ]
+    """Call Snakemake with the project's settings alone, in the environment of a run."""
+    configuration = [f"study={quote(str(study))}", f"processes={processes}"]
+    command = [sys.executable, "-P", "-m", "snakemake"]
+    command += ["--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder)]
+    command += ["--config", *configuration, f"wanted={len(wanted)}"]
+    # not those of the user, or of the folder that the command was given in
+    command += ["--profile", "none", "--rerun-triggers", *TRIGGERS]
+    # the folder is claimed; a lock in it is that of a run that was killed
+    command += ["--nolock", "--quiet", "rules", "host", *options, "--", *wanted]
+    how = {"env": environment.of_a_run()} | how
     return subprocess.run(command, check=False, **how).returncode

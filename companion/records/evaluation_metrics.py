@@ -278,3 +278,65 @@ class UntrainedMetrics(Result, total=False):
     texts: int
     losses: list[float]
     tokens: int
+
+
+class PairScores(TypedDict):
+    """A benchmark's pairs of sentences: their score in percent, and the cosine of each pair."""
+
+    score: float
+    pairs: int
+    cosines: list[float]
+
+
+class ScoreChange(TypedDict):
+    """A change of score in points, with its 95 % and its 90 % interval."""
+
+    difference: float
+    interval: Interval
+    interval_90: Interval
+
+
+class ArmChanges(TypedDict):
+    """What an arm changes against plain attention, by benchmark and in their mean."""
+
+    arm: str
+    strength: float
+    sets: dict[str, ScoreChange]
+
+
+class BlockLosses(TypedDict):
+    """The loss of each block of text, in nats per predicted token, and its source."""
+
+    losses: list[float]
+    sources: list[str]
+
+
+@exact
+class SpareMetrics(TypedDict, total=False):
+    """Stage `spare`: pairs by benchmark, the changes of all arms, or blocks by length in tokens."""
+
+    sets: dict[str, PairScores]
+    changes: list[ArmChanges]
+    blocks: dict[str, BlockLosses]
+
+
+class DoseCell(TypedDict):
+    """One passage cut into pieces of a length: its refined attention by layer, and the harm.
+
+    The largest column sum, entropy in nats; of a decoder the loss in nats per token, of an encoder
+    1 - cosine with the original's embedding.
+    """
+
+    length: int
+    passage: int
+    sink_by_layer: list[float]
+    entropy_by_layer: list[float]
+    harm: float
+
+
+@exact
+class DoseMetrics(TypedDict):
+    """Stage `dose`: one strength at every length; the source of each passage."""
+
+    cells: list[DoseCell]
+    sources: list[str]

@@ -1,6 +1,7 @@
 """Executes one notebook by papermill with checked parameters; it must leave exactly one record."""
 
 import difflib
+import json
 import os
 import re
 import sys
@@ -16,11 +17,11 @@ from nbconvert.filters import strip_ansi
 from papermill.exceptions import PapermillExecutionError
 
 from companion import records
-from companion.setup import paths, recipes, studies, typed_by_hand
+from companion.setup import kernel, paths, recipes, studies, typed_by_hand
 
-KERNEL = "python3"
 # parameters that tell no run of a study from another
 UNNAMED = {"study_name", "record"}
+FOREIGN = "is there, and no run wrote it"
 
 
 class NotebookFailed(click.ClickException):
@@ -111,14 +112,9 @@ def run(
     check_names(
         notebook, {name: d for name, d in declared.items() if not isinstance(d, type)} | values
     )
-    if output.is_dir():
-        raise ValueError(f"{output}: is a folder; name the notebook to write")
     # the kernel runs elsewhere
     record = Path(values.get("record") or output.with_suffix(".json")).resolve()
-    if record == output.resolve() or record.is_dir():
-        raise ValueError(
-            f"{record}: is {'a folder' if record.is_dir() else 'the notebook'}; name another record"
-        )
+    refuse_to_overwrite(notebook, output, record)
     for path in (record, output):
         paths.own_folder(path.parent)
     values["record"] = str(record)
@@ -131,6 +127,33 @@ def run(
             f"{notebook.name} wrote no record to {record}: its last cell must call run.save(…)"
         )
     return records.read(record)
+
+
+def refuse_to_overwrite(notebook: Path, output: Path, record: Path) -> None:
+    """Raise ValueError, one line, where a run would write over what no run has written: its own
+    notebook above all.
+    """
+    if output.is_dir():
+        raise ValueError(f"{output}: is a folder; name the notebook to write")
+    if record.is_dir():
+        raise ValueError(f"{record}: is a folder; name another record")
+    if record == output.resolve():
+        raise ValueError(f"{record}: is the notebook; name another record")
+    for path in (output, output.with_suffix(".failed.ipynb")):
+        if path.exists() and path.samefile(notebook):
+            raise ValueError(f"{path}: is the notebook that is run; name another output")
+        if path.exists() and "papermill" not in _metadata(path):
+            raise ValueError(f"{path}: {FOREIGN}; remove it, or name another output")
+    if record.exists() and not records.is_record(record):
+        raise ValueError(f"{record}: {FOREIGN}; remove it, or name another record")
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    """Return what a notebook says of itself; nothing if it is none."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))["metadata"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
 
 
 def _execute(notebook: Path, output: Path, values: dict[str, Any], without: str) -> None:
@@ -150,10 +173,11 @@ def _execute(notebook: Path, output: Path, values: dict[str, Any], without: str)
         "stderr_file": sys.stderr,
         "extra_arguments": ["--log-level=CRITICAL"],
     }
-    kernel = {"cwd": str(paths.root()), "kernel_name": KERNEL, "language": "python"}
+    where = {"cwd": str(paths.root()), "kernel_name": kernel.NAME, "language": "python"}
     nbformat.write(node, partial)
     try:
-        papermill.execute_notebook(place, place, values, **kernel, **how)
+        with kernel.ready():
+            papermill.execute_notebook(place, place, values, **where, **how)
         os.replace(partial, output)
         failed.unlink(missing_ok=True)
     except (PapermillExecutionError, DeadKernelError) as error:
@@ -161,12 +185,9 @@ def _execute(notebook: Path, output: Path, values: dict[str, Any], without: str)
         raise NotebookFailed(f"{notebook.name}, {_reason(error, failed)} [{failed}]") from None
     # jupyter's, before any cell
     except (RuntimeError, NoSuchKernel, FileNotFoundError, PermissionError) as error:
-        reason, mend = (
-            str(error).split("\n")[0],
-            "install it again: python -m ipykernel install --sys-prefix",
-        )
+        reason = str(error).split("\n")[0]
         raise NotebookFailed(
-            f"the Jupyter kernel '{KERNEL}' does not start ({reason}); {mend}"
+            f"the Jupyter kernel does not start ({reason}); install ipykernel again"
         ) from None
     finally:
         partial.unlink(missing_ok=True)

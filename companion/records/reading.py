@@ -70,6 +70,21 @@ def files(study_or_folder: str | Path) -> list[Path]:
     return next(filter(None, found), [])
 
 
+def is_record(path: Path) -> bool:
+    """Tell whether a file is what a run left, of this schema or another."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and {"schema", "stage"} <= found.keys()
+
+
+def names(folder: Path) -> set[str]:
+    """Return the names of the files of a folder that are records, and of their answers."""
+    found = [path for path in folder.glob("*.json") if is_record(path)]
+    return {name for path in found for name in (path.name, path.with_suffix(ANSWERS_END).name)}
+
+
 def load(study_or_folder: str | Path) -> list[Record]:
     """Read all records of a study or folder, in the order of their names.
 

@@ -111,6 +111,8 @@ class Record(TypedDict):
     code: dict[str, str]
     packages: dict[str, str]
     device: Device
+    # what may change numbers and could not be cleared
+    environment: NotRequired[dict[str, str]]
     # ISO 8601
     started: str
     seconds: float
@@ -135,12 +137,15 @@ FORMS = {
     "pretrain": training_metrics.PretrainMetrics,
     "branched": training_metrics.BranchedMetrics,
     "hops": training_metrics.HopsMetrics,
+    "learning": training_metrics.LearningMetrics,
     "beyond": training_metrics.BeyondMetrics,
     "decoder": evaluation_metrics.DecoderMetrics,
     "finetune": evaluation_metrics.FinetuneMetrics,
     "attention": evaluation_metrics.AttentionMetrics,
     "retrofit": evaluation_metrics.CheckedResult,
     "retrofit-untrained": evaluation_metrics.UntrainedMetrics,
+    "spare": evaluation_metrics.SpareMetrics,
+    "dose": evaluation_metrics.DoseMetrics,
     "cost": evaluation_metrics.CostMetrics,
     "alternations": evaluation_metrics.CostMetrics,
     **dict.fromkeys(

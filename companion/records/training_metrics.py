@@ -163,6 +163,21 @@ class BranchPlan(TypedDict):
     steps: int
 
 
+class InStep(TypedDict):
+    """How the branches of the study `lockstep` advanced: `studies.lockstep.run`."""
+
+    # tokens per second of the timing
+    speed: float
+    seconds: int
+    trial: bool
+    # held-out sequences by source
+    sources: dict[str, int]
+    text_tokens: int
+    # the first step at a falling rate; None where the run was cut before it
+    falls_at: int | None
+    ended: bool
+
+
 @exact
 class BranchedMetrics(TypedDict):
     """Stage `branched`."""
@@ -172,6 +187,7 @@ class BranchedMetrics(TypedDict):
     branches: list[Branch]
     recipe: NotRequired[Recipe]
     plan: NotRequired[BranchPlan]
+    lockstep: NotRequired[InStep]
 
 
 class ExamCheck(TypedDict):
@@ -261,3 +277,30 @@ class BeyondMetrics(TypedDict):
     # hops -> the path of relations of each story
     paths: dict[str, list[str]]
     public: NotRequired[list[dict[str, Number]]]
+
+
+class LearningRecipe(TypedDict):
+    """All that a run of the study `learning` depends on: `studies.learning.design`."""
+
+    layers: int
+    width: int
+    arm: str
+    rate: float
+    seed: int
+    warmup: int
+    exam: str
+    items: int
+    steps: int
+    every: int
+    known: float
+
+
+@exact
+class LearningMetrics(TypedDict):
+    """Stage `learning`: one encoder, until it answers two and three hops."""
+
+    recipe: LearningRecipe
+    curve: list[ExamCheck]
+    # of training, per step
+    seconds: float
+    failed: Failure | None

@@ -21,7 +21,7 @@ import saobp
 from companion.records import schema
 from companion.records.reading import RecordError
 from companion.records.schema import Data, Departure, Device, Record
-from companion.setup import paths
+from companion.setup import environment, paths
 
 PACKAGES = (
     "torch",
@@ -94,6 +94,7 @@ class Run:
             "code": {"version": importlib.metadata.version("saobp"), "commit": commit()},
             "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
             "device": device(precision or (trained[-1] if trained else None)),
+            "environment": environment.told(),
             "started": self.started.isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - self._clock, 1),
             "departures": list(departures),

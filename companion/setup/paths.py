@@ -9,7 +9,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -89,9 +89,12 @@ def write_text(path: Path, text: str) -> Path:
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def new_folder(path: Path, ours: Collection[str] | None = None) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path`, replacing it, when the block ends without an
     error.
+
+    Of the old one go the files that are `ours` and those that the new one has too; by default those
+    that its seal names. What somebody else put there stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
@@ -101,6 +104,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         if not path.exists():
             os.replace(temporary, path)
             return
+        _keep_others(path, temporary, (sealed(path) or {}) if ours is None else ours)
         aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
         # a kill after this leaves the old one there, whole
         os.replace(path, aside / path.name)
@@ -108,6 +112,17 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _keep_others(old: Path, new: Path, ours: Collection[str]) -> None:
+    """Copy the files of a folder that are not ours into the one that takes its place."""
+    for file in sorted(old.rglob("*")):
+        name = file.relative_to(old).as_posix()
+        copy = new / name
+        if (file.is_dir() and not file.is_symlink()) or name in {*ours, SEAL} or copy.exists():
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file, copy, follow_symlinks=False)
 
 
 def digest(path: Path) -> str:
@@ -125,15 +140,23 @@ def seal(folder: Path) -> None:
     write_text(folder / SEAL, json.dumps(hashes, indent=1))
 
 
-def damage(folder: Path) -> str | None:
-    """Say what is wrong with a sealed folder, in a few words; None if it is whole."""
+def sealed(folder: Path) -> dict[str, str] | None:
+    """Return the hash of every file that a folder's seal names: empty if it names none, None without
+    one that can be read.
+    """
     try:
         hashes = json.loads((folder / SEAL).read_text(encoding="utf-8"))
     except (OSError, ValueError):
+        return None
+    named = isinstance(hashes, dict) and not any(".." in name or name[:1] == "/" for name in hashes)
+    return hashes if named else {}
+
+
+def damage(folder: Path) -> str | None:
+    """Say what is wrong with a sealed folder, in a few words; None if it is whole."""
+    if (hashes := sealed(folder)) is None:
         return "it was not written to its end"
-    if not (isinstance(hashes, dict) and hashes) or any(
-        ".." in name or name.startswith("/") for name in hashes
-    ):
+    if not hashes:
         return f"{SEAL} is damaged"
     for name, expected in hashes.items():
         if not (folder / name).is_file():

@@ -117,6 +117,8 @@ def arguments_of(
         report_to="none",
         **own,
     )
+    # and not what the environment says
+    made.mixed_precision = "bf16" if made.bf16 else "no"
     # a process keeps to one: several take torchrun, and not a thread and a whole batch each
     if made.n_gpu > 1:
         made._n_gpu = 1

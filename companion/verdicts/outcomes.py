@@ -16,18 +16,18 @@ from functools import cache
 from math import isfinite, nan
 from operator import attrgetter
 
+from companion.results.row import CONTRADICTED, SUPPORTED
 from companion.statistics.intervals import LEVEL
 from companion.verdicts import attention, gtd, planned, scores, training
 from companion.verdicts.claims_and_measurements import Claim, Measurement, claims
 from companion.verdicts.studies import Studies, tracked
 
-SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN = OUTCOMES = (
-    "supported",
-    "contradicted",
+NO_EFFECT, IMPRECISE, NOT_RUN = (
     "no effect beyond the margin",
     "imprecise",
     "not run",
 )
+OUTCOMES = SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN
 FAMILIES = {
     "attention": attention,
     "gtd": gtd,

@@ -25,7 +25,7 @@ def elementwise_product(
     and neither the mask nor causality survives the product: both are applied again, and the rows
     normalised after that.
     """
-    kernel = (attention @ attention.mT).masked_fill(~visible, 0)
+    kernel = (attention @ attention.transpose(-1, -2)).masked_fill(~visible, 0)
     # the diagonal alone is at least 1/L in a real row
     total = kernel.sum(-1, keepdim=True)
     return kernel / total.masked_fill(total == 0, 1)

@@ -49,7 +49,11 @@ def log_messages(
     strength = strength.clamp(-SATURATION, SATURATION)
     # rounding may leave 1 + 1e-7, whose message may not exist
     attention = attention.clamp(max=1)
-    change = torch.expm1(-strength) * attention
+    if torch.onnx.is_in_onnx_export():
+        # the TorchScript exporter knows no expm1; what is lost is a rounding of each message
+        change = (torch.exp(-strength) - 1) * attention
+    else:
+        change = torch.expm1(-strength) * attention
     # there log1p loses digits: 1 + expm1(-20) has none left in float32
     strong = change < -0.5
     remaining = (1 - attention) + torch.exp(-strength) * attention
@@ -101,7 +105,8 @@ def seen_bias(
     the earlier ones. Costs a product of L x L matrices.
     """
     if exclude_self:
-        seen = seen & ~torch.eye(seen.shape[-1], dtype=torch.bool, device=seen.device)
+        row = torch.arange(seen.shape[-1], device=seen.device)
+        seen = seen & (row != row[:, None])
     return seen.to(messages.dtype) @ messages
 
 

@@ -54,6 +54,15 @@ def check_spare(spare: Spare, factor: str, *, causal: bool) -> None:
         )
 
 
+def check_saved(spare: Spare) -> None:
+    """Refuse a way of sparing that a config cannot hold with a ValueError."""
+    if isinstance(spare, Tensor):
+        raise ValueError(
+            'spare: a mask of keys cannot be saved with a model; give saobp.apply "first", "edges" '
+            "or a share, or call saobp.refine or saobp.saobp_attention"
+        )
+
+
 def spare_looks_ahead(spare: Spare) -> bool:
     """Tell whether which keys are spared depends on later rows."""
     return not (spare is None or isinstance(spare, Tensor) or spare == "first")
@@ -94,7 +103,8 @@ def spared_keys(
     """Return which keys get no bias; None if all get theirs.
 
     `attention` is plain and 0 where a pair is not `visible`. First is a real token that sees none
-    before itself, last one that sees none after it. A share is that of the rows of real queries.
+    before itself, last one that sees none after it. A share is the mean of what the real queries
+    that may look at a key attend to it: what else a sequence is packed with says nothing.
     """
     if spare is None:
         return None
@@ -106,7 +116,7 @@ def spared_keys(
         if spare == "edges":
             spared = spared | ~visible.triu(1).any(-1)
         return (spared & real)[..., None, :]
-    rows = visible.any(-1, keepdim=True).sum(-2, keepdim=True)
+    rows = visible.sum(-2, keepdim=True)
     return attention.detach().sum(-2, keepdim=True) > float(spare) * rows
 
 

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from saobp.equations import checks
 from saobp.equations.checks import ROW_TOLERANCE, quoted
+from saobp.equations.doses import Dose, check_strength_or_dose
 from saobp.equations.messages import SATURATION, signed_strength
 from saobp.equations.refine import refine
 from saobp.equations.sparing import Spare, check_spare, check_spared_shape
@@ -45,7 +46,7 @@ def saobp_attention(
     value: Float[Tensor, "batch group query value_width"],
     *,
     factor: str = "high",
-    strength: float | Float[Tensor, "*heads"] = 0.2,
+    strength: float | Float[Tensor, "*heads"] | Dose = 0.2,
     mask: Bool[Tensor, "*rows query"] | None = None,
     is_causal: bool = False,
     exclude_self: bool = True,
@@ -60,7 +61,7 @@ def saobp_attention(
     is worked out, and again for the gradient. Memory grows with L, time with L^2. What does not fit
     tiles (controls, causal "elemmul", everything inside torch.compile or a transform of torch.func)
     gives its numbers through `saobp.refine` and keeps it. Tiles have no second derivatives (an
-    error says so); `saobp.refine` has. On a processor with a C compiler most of it is compiled
+    error says so); `saobp.refine` has, and a model that is called with output_attentions=True. On a processor with a C compiler most of it is compiled
     once, see `saobp.fused.tiled.native`; on a GPU with Triton, by `saobp.fused.gpu`.
 
     Args:
@@ -72,7 +73,7 @@ def saobp_attention(
         factor: One of `saobp.refine`'s; "none" is plain attention.
         strength: The paper's lambda >= 0 in nats: number, or a tensor that broadcasts over (batch,
             heads) and
-            may be learned. 0 is plain attention.
+            may be learned. 0 is plain attention. Or `saobp.dose`.
         mask: Real tokens, (L,) or (batch, L) boolean. The row of a padded query is its plain
             attention over
             real keys, 0 if it sees none; no real row depends on it. What is padded must be finite.
@@ -93,7 +94,7 @@ def saobp_attention(
         query, key, value, scale, dropout_p, is_causal=is_causal, exclude_self=exclude_self
     )
     checks.check_factor(factor)
-    checks.check_strength(strength, tuple(query.shape[:2]))
+    check_strength_or_dose(strength, tuple(query.shape[:2]))
     check_spare(spare, factor, causal=is_causal)
     check_spared_shape(spare, (*query.shape[:3], query.shape[2]))
     mask = real_tokens(mask, query)
@@ -113,6 +114,8 @@ def saobp_attention(
         # padding may hold NaN
         shown = query if mask is None else query.masked_fill(~mask[:, None, :, None], 0)
         spared = spared_by_head(spare, shown, key, mask, scale)
+        if isinstance(strength, Dose):
+            strength = by_dose(strength, query, mask, is_causal)
         refined = fused(shown, key, value, factor, strength, exclude_self, how, spared)
         return refined if mask is None else with_padding(refined, query, key, value, how)
 
@@ -244,6 +247,23 @@ def fused(
     return attend(call, query, key, value, signed)[0]
 
 
+def by_dose(
+    dose: Dose, query: Tensor, mask: Tensor | None, causal: bool
+) -> float | Float[Tensor, "batch 1"] | Float[Tensor, "batch head query 1"]:
+    """Return the strength of a dose: by the tokens of each sequence, or where it is causal of each
+    query.
+    """
+    batch, heads, length, _ = query.shape
+    if mask is None and not causal:
+        return dose.dose / length
+    wide = torch.promote_types(query.dtype, torch.float32)
+    real = query.new_ones(1, length, dtype=torch.bool) if mask is None else mask
+    if not causal:
+        return dose.over(real.sum(-1, keepdim=True), wide)
+    seen = dose.over(real.cumsum(-1), wide)[:, None, :, None]
+    return seen.expand(batch, heads, length, 1)
+
+
 def with_padding(refined: Tensor, query: Tensor, key: Tensor, value: Tensor, how: How) -> Tensor:
     """Put plain attention into the rows of padded queries, as `saobp.refine` leaves them."""
     mask = how.mask
@@ -290,7 +310,7 @@ def visible_keys(mask: Tensor, causal: bool, positions: Tensor | None = None) ->
 def materialised(query: Tensor, key: Tensor, value: Tensor, refinement: dict, how: How) -> Tensor:
     """Attend with `saobp.refine` of the whole L x L matrix."""
     wide = torch.promote_types(query.dtype, torch.float32)
-    scores = (query.to(wide) * how.scale) @ key.to(wide).mT
+    scores = (query.to(wide) * how.scale) @ key.to(wide).transpose(-1, -2)
     real = torch.ones_like(scores[:1, 0, 0], dtype=torch.bool) if how.mask is None else how.mask
     visible = visible_keys(real, how.causal)
     blind = ~visible.any(-1, keepdim=True)

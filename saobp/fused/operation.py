@@ -35,7 +35,7 @@ class RefinedAttention(torch.autograd.Function):
         results = attend(call, *inputs, keep=True)
         ctx.save_for_backward(*inputs, *results)
         ctx.call = call
-        return results[0]
+        return results[0].to(inputs[2].dtype)
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple:
@@ -57,14 +57,17 @@ def refuse_second_derivatives() -> None:
     """
     if torch.is_grad_enabled():
         raise RuntimeError(
-            "saobp_attention has no second derivatives; use saobp.refine(softmax(scores)) @ value for them"
+            "saobp_attention has no second derivatives; call a model with output_attentions=True for them, "
+            "and in code of your own use saobp.refine(softmax(scores)) @ value"
         )
 
 
 def by_head(strength: float | Tensor, query: Tensor) -> Tensor:
     """Return a strength for each head, (batch, head, 1, 1), from one number or what broadcasts over
-    (batch, head).
+    (batch, head); one for each query stays (batch, head, L, 1).
     """
+    if isinstance(strength, Tensor) and strength.ndim == 4:
+        return strength
     wide = torch.promote_types(query.dtype, torch.float32)
     strength = torch.as_tensor(strength, dtype=wide, device=query.device)
     return strength.expand(query.shape[:2])[..., None, None]
@@ -88,7 +91,8 @@ def attend(
     if found is not None:
         return found
     wide = torch.promote_types(query.dtype, torch.float32)
-    results = [like(value, value.dtype)]
+    # its products with the gradient cancel what is large: they are not of the rounded output
+    results = [like(value, wide if keep else value.dtype)]
     if keep:
         said = torch.float64 if call.causal else wide
         results.append(query.new_empty(batch, heads, length, 1, dtype=wide))
@@ -96,16 +100,8 @@ def attend(
         results.append(
             query.new_empty(batch, heads, 0 if is_single(length) else length, 1, dtype=wide)
         )
-    strength = (
-        strength
-        if isinstance(strength, Tensor) and strength.ndim == 4
-        else by_head(strength, query)
-    )
-    run(
-        partial(forward_part, call),
-        parts(query, key, value, strength, *results, length=length),
-        query,
-    )
+    pieces = parts(query, key, value, by_head(strength, query), *results, length=length)
+    run(partial(forward_part, call), pieces, query)
     return results
 
 

@@ -39,11 +39,15 @@ def probabilities(
     causal: bool = False,
     position_bias: Tensor | None = None,
 ) -> Float[Tensor, "batch head query key"]:
-    """Return softmax(query key^T scaling + mask), in float32 or better even under autocast."""
+    """Return softmax(query key^T scaling + mask), in float32 or better even under autocast.
+
+    So are the products: float16 overflows before they are scaled, and bfloat16 keeps two digits.
+    """
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    key = per_head(key, query.shape[1])
-    scores = torch.matmul(query, key.mT)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)) * scaling
+    wide = torch.promote_types(query.dtype, torch.float32)
+    query, key = query.to(wide) * scaling, per_head(key, query.shape[1]).to(wide)
+    with torch.autocast(query.device.type, enabled=False):
+        scores = torch.matmul(query, key.transpose(-1, -2))
     if position_bias is not None:
         scores = scores + position_bias
     lowest = torch.finfo(scores.dtype).min
@@ -126,7 +130,10 @@ def real_queries(
 
     A padded query has its own key masked, whatever else its row holds.
     """
-    return allowed.diagonal(allowed.shape[-1] - allowed.shape[-2], -2, -1)
+    queries, keys = allowed.shape[-2:]
+    rows = torch.arange(queries, device=allowed.device)
+    # not a diagonal, which the TorchScript exporter of ONNX knows of numbers alone
+    return allowed[..., rows, rows + keys - queries]
 
 
 def visible_pairs(
@@ -151,7 +158,7 @@ def senders(
     padding.
     """
     visible, real = visible_pairs(allowed), real_queries(allowed)
-    mutual = (visible == visible.mT).all(-1, keepdim=True).all(-2, keepdim=True)
+    mutual = (visible == visible.transpose(-1, -2)).all(-1, keepdim=True).all(-2, keepdim=True)
     if values_hidden():
         return visible | mutual
     if bool((allowed & ~real[..., None, :]).any()):

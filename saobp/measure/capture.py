@@ -30,7 +30,7 @@ from saobp.measure.gtd_and_entropy import check_paths
 from saobp.measure.measurement import Batch, Plan, measured, size, token_classes
 from saobp.models.apply import raw_attentions
 from saobp.models.module import Refinement
-from saobp.models.supported import maps_of_one_stack, without_cache
+from saobp.models.supported import maps_of_one_stack, refuse_other_objects, without_cache
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 PIXELS = "pixel_values"
@@ -104,8 +104,7 @@ def capture(
     check_whole("keep_maps", keep_maps, 0)
     check_whole("graph_nodes", graph_nodes, 0)
     path = checked_path(path)
-    if not hasattr(model, "config") or not hasattr(model, "set_attn_implementation"):
-        raise ValueError(f"model: {type(model).__name__} is not a transformers model")
+    refuse_other_objects(model)
     several = hasattr(batches, "__iter__") or hasattr(batches, "__getitem__")
     if isinstance(batches, (Mapping, Tensor, str)) or not several:
         raise ValueError(

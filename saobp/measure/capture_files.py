@@ -11,9 +11,10 @@ import errno
 import hashlib
 import json
 import os
-import shutil
+import re
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,10 @@ except ModuleNotFoundError:
     ) from None
 
 MATRICES = ("raw", "refined")
+# of a part, and of a map of its, both perhaps not yet whole
+PART = re.compile(r"\d{5}-\d+-[0-9a-f]{32}(\.\d+)?\.(parquet|npz)(\.tmp)?")
+# an array of the maps that are kept
+MAP = re.compile(r"(raw|refined|input_ids)_\d+")
 METADATA = b"saobp"
 
 
@@ -54,7 +59,32 @@ def checked_path(path: Any) -> Path:
         raise ValueError(f"{path}: is a folder; name the parquet file to write")
     if path.exists() and "parts" not in _metadata(path):
         raise ValueError(f"{path}: is no capture and is not overwritten; name another file")
+    maps = maps_of(path)
+    if maps.exists() and not _holds_maps(maps):
+        raise ValueError(f"{maps}: holds no maps and is not overwritten; name another file")
     return path
+
+
+def maps_of(path: Path) -> Path:
+    """Return where the maps of a capture go: "a.v1" and "a.v2" are two."""
+    return path.with_name(path.name.removesuffix(".parquet") + ".maps.npz")
+
+
+def _holds_maps(path: Path) -> bool:
+    try:
+        with np.load(path) as arrays:
+            return all(map(MAP.fullmatch, arrays.files))
+    except (OSError, ValueError, AttributeError, zipfile.BadZipFile):
+        return False
+
+
+def _remove_parts(folder: Path) -> None:
+    """Remove the parts in a folder, and the folder if nothing else is in it."""
+    with suppress(OSError):
+        for file in [*folder.iterdir()]:
+            if PART.fullmatch(file.name):
+                file.unlink()
+        folder.rmdir()
 
 
 class Parts:
@@ -66,13 +96,12 @@ class Parts:
     def __init__(self, path: Path, identity: str, plan: dict[str, Any], resume: bool):
         self.path, self.identity, self.plan, self.resume = path, identity, plan, resume
         self.folder = path.with_name(path.name + ".parts")
-        # "a.v1" and "a.v2" are two
-        self.maps = path.with_name(path.name.removesuffix(".parquet") + ".maps.npz")
+        self.maps = maps_of(path)
         self.files: list[Path] = []
         self.tables: list[pa.Table] = []
         self.tally = Tally()
         if not resume:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            _remove_parts(self.folder)
 
     def finished(self, chunks: Iterable[Sequence[Mapping[str, Tensor]]]) -> bool:
         """Tell whether the final file is there and made from exactly these inputs."""
@@ -81,7 +110,7 @@ class Parts:
             return False
         if self.plan["keep_maps"] and not self.maps.exists():
             return False
-        shutil.rmtree(self.folder, ignore_errors=True)
+        _remove_parts(self.folder)
         return True
 
     def begin(self, chunk: Sequence[Mapping[str, Tensor]], first: int) -> bool:
@@ -137,7 +166,7 @@ class Parts:
         with _aside(self.path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
             for file in self.files:
                 writer.write_table(pq.read_table(file).replace_schema_metadata(schema.metadata))
-        shutil.rmtree(self.folder, ignore_errors=True)
+        _remove_parts(self.folder)
         return summary(self.path)
 
     def _digest(self, chunk: Sequence[Mapping[str, Tensor]]) -> str:

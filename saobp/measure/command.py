@@ -74,6 +74,16 @@ class SeveralStrengths(click.Command):
         return super().parse_args(ctx, spread)
 
 
+class Sparing(click.ParamType):
+    """A way of sparing: a share where it is a number, else its name."""
+
+    name = "first|edges|share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a number as a number."""
+        return float(value) if NUMBER.fullmatch(value) else value
+
+
 class Extensible(click.Group):
     """A group whose further commands come with the packages that are installed."""
 
@@ -116,6 +126,11 @@ def saobp() -> None:
     multiple=True,
     metavar="λ [λ …]",
     help="one or several, as 0.1 0.2 or as an option each (default: the paper's rule, by size)",
+)
+@click.option(
+    "--spare",
+    type=Sparing(),
+    help="keys without a bias: first, edges, or a share such as 0.3 (default: none)",
 )
 @click.option("--samples", type=int, default=16, show_default=True, help="texts that are measured")
 @click.option("--tokens", type=int, default=128, show_default=True, help="longest text")

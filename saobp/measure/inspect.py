@@ -21,6 +21,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from saobp.equations.checks import check_whole, quoted
+from saobp.equations.sparing import check_saved, check_spare
 from saobp.fused.workers import side_by_side
 from saobp.measure import gtd_and_entropy
 from saobp.measure.inspection.maps import (
@@ -77,6 +78,8 @@ class Inspection:
         default_factory=lambda: defaultdict(lambda: np.zeros(3))
     )
     predictions: list[dict[str, Any]] = field(default_factory=list)
+    # keys that get no bias, as for `saobp.apply`
+    spare: str | float | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -154,6 +157,7 @@ def inspect(
     strengths: float | Sequence[float] | None = None,
     samples: int = 16,
     tokens: int = 128,
+    spare: str | float | None = None,
 ) -> pandas.DataFrame:
     """Measure attention before and after one step of the refinement, per layer and head (Eq. 2,
     11-14).
@@ -169,6 +173,8 @@ def inspect(
         strengths: The paper's lambda in nats, one or several; None is the paper's rule, see
             `strength_for`.
         tokens: Longest sequence; what follows is cut.
+        spare: Keys that get no bias, as for `saobp.apply`: "first", "edges", a share in (0, 1], or
+            None.
 
     Returns:
         One row per strength, layer, head (missing: the mean over heads) and measure, with before,
@@ -182,7 +188,7 @@ def inspect(
     Source: Lee et al. 2025, Eq. 2, 7-16.
     """
     given = {"factor": factor, "strengths": strengths, "samples": samples, "tokens": tokens}
-    return examine(model, tokenizer, texts, **given, curve=()).table()
+    return examine(model, tokenizer, texts, **given, spare=spare, curve=()).table()
 
 
 def examine(
@@ -194,18 +200,20 @@ def examine(
     strengths: float | Sequence[float] | None = None,
     samples: int = 16,
     tokens: int = 128,
+    spare: str | float | None = None,
     curve: Sequence[float] = CURVE,
     progress: bool = False,
 ) -> Inspection:
     """Do what `inspect` does and return all that was found: also sinks by token, and measures along
     a `curve`.
     """
-    check(factor, strengths, samples, tokens)
+    check(factor, strengths, samples, tokens, spare)
     refuse(model)
     asked = _several(strength_for(model) if strengths is None else strengths)
     grid = tuple(sorted({0.0, *curve, *asked}))
     plain = plain_copy(model)
-    found = Inspection(factor, asked, grid, is_causal(plain), StreamedBootstrap())
+    found = Inspection(factor, asked, grid, is_causal(plain), StreamedBootstrap(), spare=spare)
+    check_spare(spare, factor, causal=found.causal)
     chosen = itertools.islice(encoded(plain, tokenizer, texts, tokens), samples)
     if (first := next(chosen, None)) is None:
         raise ValueError(
@@ -218,7 +226,11 @@ def examine(
 
 
 def check(
-    factor: str, strengths: float | Sequence[float] | None, samples: int, tokens: int
+    factor: str,
+    strengths: float | Sequence[float] | None,
+    samples: int,
+    tokens: int,
+    spare: str | float | None = None,
 ) -> None:
     """Refuse what cannot be inspected, whatever the model, with a ValueError of one line."""
     if factor not in FACTORS:
@@ -229,6 +241,8 @@ def check(
             raise ValueError(f"strength must be finite and above 0, {why}; got {quoted(one)}")
     check_whole("samples", samples, 1)
     check_whole("tokens", tokens, 4)
+    check_saved(spare)
+    check_spare(spare, factor, causal=False)
 
 
 def _several(strengths: float | Sequence[float]) -> tuple[float, ...]:
@@ -271,7 +285,7 @@ def _measure(found: Inspection, model: nn.Module, sample: Sample) -> None:
     def measure_layer(layer: int) -> None:
         maps = layers[layer]
         for at, strength in enumerate(found.grid):
-            refined = one_step(maps, found.factor, strength, found.causal)
+            refined = one_step(maps, found.factor, strength, found.causal, found.spare)
             taken = gtd_and_entropy.measure(refined) | {
                 "moved": (refined - maps).abs().sum(-1).mean(-1) / 2
             }
@@ -279,7 +293,7 @@ def _measure(found: Inspection, model: nn.Module, sample: Sample) -> None:
 
     side_by_side(measure_layer, [(layer,) for layer in range(len(layers))])
     for layer, maps in enumerate(layers, start=1):
-        refined = one_step(maps, found.factor, found.strengths[0], found.causal)
+        refined = one_step(maps, found.factor, found.strengths[0], found.causal, found.spare)
         before, after = maps.sum(-2).cpu(), refined.sum(-2).cpu()
         for head, key in enumerate(before.argmax(-1).tolist()):
             found.holders[layer, labels[key]] += (

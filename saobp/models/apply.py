@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from saobp.equations.checks import quoted
+from saobp.equations.doses import Dose
 from saobp.equations.factors import FACTORS, OWN
 from saobp.models.module import Options, Refinement, Watch
 from saobp.models.supported import NAME, refuse, self_attention_modules, warn
@@ -18,13 +19,14 @@ from saobp.models.supported import NAME, refuse, self_attention_modules, warn
 def apply(
     model: nn.Module,
     factor: str = "high",
-    strength: float | Sequence[float] | Tensor = 0.2,
+    strength: float | Sequence[float] | Tensor | Dose = 0.2,
     *,
     exclude_self: bool = True,
     learn: str | None = None,
     steps: int = 1,
     damping: float = 0.0,
     messages: str = "earlier",
+    spare: str | float | None = None,
 ) -> nn.Module:
     """Refine every self-attention of a transformers model (Eq. 11), in place, and return the model.
 
@@ -43,7 +45,7 @@ def apply(
         factor: As for `saobp.refine`; "none" is plain attention, exactly as `sdpa` computes it (in
             half precision
             with gradients: in float32, rounded once, as the others are).
-        strength: The paper's lambda in nats, a number or one a head.
+        strength: The paper's lambda in nats, a number or one a head; or `saobp.dose`.
         exclude_self: Leave a row's own message out (Algorithm 1); False is Eq. 11 as printed.
         learn: "head" or "layer" makes the strength a parameter, the softplus of an offset that
             starts at
@@ -54,13 +56,17 @@ def apply(
             the
             future into the past: the suspected reading of the paper's perplexities, to study and
             not to use.
+        spare: Keys that get no bias: "first" (of each sequence the first real token, where trained
+            models have their sink), "edges" (the first and the last: [CLS] and [SEP]), a share in
+            (0, 1] (keys that receive more than that share of their head's attention), or None.
+            Causal models know "first" alone.
 
     Raises:
         ValueError: One line that names the argument, or the model if it cannot be served exactly.
 
     Source: Lee et al. 2025, Eq. 7-11, 15, 16, Algorithm 1 and Appendix C.
     """
-    options = Options(factor, strength, exclude_self, learn, steps, damping, messages)
+    options = Options(factor, strength, exclude_self, learn, steps, damping, messages, spare)
     refuse(model)
     if options.factor != "none":
         warn(model)

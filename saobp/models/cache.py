@@ -9,20 +9,22 @@ again what lies between a mark and the new end.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 from transformers.cache_utils import (
     Cache,
+    DummyLayer,
     DynamicCache,
     DynamicLayer,
     DynamicSlidingWindowLayer,
     EncoderDecoderCache,
 )
 
-from saobp.fused.scores import allowed_pairs, real_queries, up_to_themselves
+from saobp.fused.scores import real_queries, senders, up_to_themselves
 
 TILE = 128
 """Rows that are refined at a time, and the least distance between two marks."""
@@ -34,12 +36,68 @@ CARRIED = ("high", "low")
 """Factors whose earlier rows reach a later one through column sums alone."""
 
 
+OF_KEYS = ("real", "first", "looked")
+"""What a layer knows of each key: whether it is a token, whether the first of its sequence, and
+which row looked at it first.
+"""
+
+
+class Rows(NamedTuple):
+    """Rows of one layer that follow each other, up to the last key: what their scores are made of."""
+
+    query: Float[Tensor, "batch head row dim"]
+    # True where a row may look at a key
+    shown: Bool[Tensor, "batch head_or_1 row key"]
+    # added to the scores
+    bias: Float[Tensor, "batch head_or_1 row key"] | None
+
+    def part(self, rows: slice) -> "Rows":
+        """Return some of the rows."""
+        return Rows(*(None if part is None else part[..., rows, :] for part in self))
+
+    def up_to(self, end: int) -> "Rows":
+        """Return the rows without the keys from `end` on, and without as many rows."""
+        removed = self.shown.shape[-1] - end
+        rows = self.part(slice(0, max(0, self.query.shape[-2] - removed)))
+        bias = None if rows.bias is None else rows.bias[..., :end]
+        return Rows(rows.query, rows.shown[..., :end], bias)
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> "Rows":
+        """Return the rows after a change of the batch dimension."""
+        return Rows(*(None if part is None else change(part) for part in self))
+
+    def followed_by(self, later: "Rows") -> "Rows":
+        """Put later rows behind these, which see none of the keys that came with them."""
+        room = (0, later.shown.shape[-1] - self.shown.shape[-1])
+        bias = None
+        if self.bias is not None or later.bias is not None:
+            earlier_bias = functional.pad(self.bias_or_zeros(), room)
+            bias = joined(earlier_bias, later.bias_or_zeros())
+        query = torch.cat([self.query, later.query], -2)
+        return Rows(query, joined(functional.pad(self.shown, room), later.shown), bias)
+
+    def bias_or_zeros(self) -> Tensor:
+        """Return what is added to the scores, which may be nothing."""
+        if self.bias is not None:
+            return self.bias
+        return torch.zeros(self.shown.shape, dtype=self.query.dtype, device=self.query.device)
+
+
+def joined(earlier: Tensor, later: Tensor) -> Tensor:
+    """Put rows behind others; either may be the same for every head."""
+    heads = max(earlier.shape[1], later.shape[1])
+    parts = [part.expand(-1, heads, -1, -1) for part in (earlier, later)]
+    return torch.cat(parts, -2)
+
+
 class RefinedLayer(DynamicLayer):
     """Keys and values of one layer, and what the rows so far have said about each key.
 
-    `sums` holds for each round of messages the column sums (batch, head, 1, key) in nats of the
-    rows before `said`; `real` which of those rows are tokens; `marks` the sums as they were at
-    earlier positions; `queries` and `mask` the rows from the oldest mark to the end.
+    `read` counts the rows so far; of a layer that shares another's keys, `keys` stays None. `sums`
+    holds for each round of messages the column sums (batch, head, 1, key) in nats of the rows
+    before `said`; `real` which of those rows are tokens; `marks` the sums as they were at earlier
+    positions; `rows` the rows from the oldest mark to the end. `looked` holds the first row that
+    looked at each key, or None if no row looked at a later one.
     """
 
     def __init__(self, options: Any = None) -> None:
@@ -49,12 +107,18 @@ class RefinedLayer(DynamicLayer):
 
     def forget(self) -> None:
         """Start over, before the first token."""
-        self.said, self.sums = 0, []
+        self.read, self.said, self.sums = 0, 0, []
         self.real: Tensor | None = None
+        self.first: Tensor | None = None
+        self.looked: Tensor | None = None
         self.marks: dict[int, list[Tensor]] = {0: []}
         self.first_end = 0
-        self.queries: Tensor | None = None
-        self.mask: Tensor | None = None
+        self.rows: Rows | None = None
+
+    @property
+    def queries(self) -> Tensor | None:
+        """The queries of the rows that are kept."""
+        return None if self.rows is None else self.rows.query
 
     def change(self, change: Callable[[Tensor], Tensor]) -> None:
         """Apply a change of the batch dimension to everything that is carried."""
@@ -62,10 +126,11 @@ class RefinedLayer(DynamicLayer):
         self.marks = {
             position: [change(sums) for sums in marked] for position, marked in self.marks.items()
         }
-        if self.queries is not None:
-            self.queries, self.mask = change(self.queries), change(self.mask)
-        if self.real is not None:
-            self.real = change(self.real)
+        if self.rows is not None:
+            self.rows = self.rows.changed(change)
+        for name in OF_KEYS:
+            if getattr(self, name) is not None:
+                setattr(self, name, change(getattr(self, name)))
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Follow the beams."""
@@ -96,8 +161,8 @@ class RefinedLayer(DynamicLayer):
             raise ValueError(
                 f"crop: give the number of tokens to remove as a negative number; got {tokens_to_remove}"
             )
-        end = self.get_seq_length() + tokens_to_remove
-        if tokens_to_remove < 0 and self.is_initialized and end > 0:
+        end = self.read + tokens_to_remove
+        if tokens_to_remove < 0 and end > 0:
             self.rewind(end)
         super().crop(tokens_to_remove)
         if end <= 0:
@@ -105,65 +170,82 @@ class RefinedLayer(DynamicLayer):
 
     def rewind(self, end: int) -> None:
         """Go back to the last mark from which the rows up to `end` can be said again."""
-        oldest = self.get_seq_length() - self.queries.shape[-2]
+        oldest = self.read - self.rows.query.shape[-2]
         usable = [
             position for position in self.marks if position == end or oldest <= position < end
         ]
         if not usable:
             raise ValueError(
-                f"crop: what the last {self.get_seq_length() - end} tokens said cannot be taken back; "
+                f"crop: what the last {self.read - end} tokens said cannot be taken back; "
                 f"crop fewer, or to {self.first_end} tokens, or start a new cache"
             )
         self.said = max(usable)
         self.sums = [sums[..., : self.said] for sums in self.marks[self.said]]
-        self.real = self.real[..., : self.said] if self.said else None
+        for name in OF_KEYS:
+            if getattr(self, name) is not None:
+                kept = getattr(self, name)[..., : self.said]
+                setattr(self, name, kept if self.said else None)
         self.marks = {
             position: marked for position, marked in self.marks.items() if position <= self.said
         }
-        self.queries = (
-            self.queries[..., : end - oldest, :] if end > oldest else self.queries[..., :0, :]
-        )
-        self.mask = self.mask[..., : self.queries.shape[-2], :end]
+        self.rows = self.rows.up_to(end)
+        self.read = end
 
-    def unsaid(self, query: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def check_keys(self) -> None:
+        """Raise ValueError unless the keys are those of the rows that were read."""
+        keys = 0 if self.keys is None else self.get_seq_length()
+        if keys == self.read or self.keys is None:
+            return
+        if self.read == 0:
+            raise ValueError(
+                "past_key_values: the cache holds keys whose rows sent no messages; start a new one, "
+                "or pass use_cache=False"
+            )
+        raise ValueError(
+            f"past_key_values: the cache holds {keys} keys of {self.read} tokens, so keys were "
+            "taken out or put in by hand, and what they stand for in the sums of messages is not "
+            "known; start a new cache, or remove the last tokens by crop()"
+        )
+
+    def unsaid(self, rows: Rows) -> Rows:
         """Put the rows whose messages were taken back by a crop before the new ones."""
-        missing = self.get_seq_length() - query.shape[-2] - self.said
-        if missing == 0:
-            return query, mask
-        if missing < 0:
+        expected = self.read + rows.query.shape[-2]
+        if rows.shown.shape[-1] != expected:
             raise ValueError(
                 "past_key_values: a layer is called several times a pass, and has one set of sums; use_cache=False"
             )
-        if self.queries is None or self.queries.shape[-2] < missing:
-            raise ValueError(
-                "past_key_values: the cache holds keys that no refined row belongs to; start a new one"
-            )
-        lowest = torch.finfo(mask.dtype).min
-        earlier = functional.pad(
-            self.mask[..., -missing:, :], (0, mask.shape[-1] - self.mask.shape[-1]), value=lowest
-        )
-        return torch.cat([self.queries[..., -missing:, :], query], -2), torch.cat(
-            [earlier, mask], -2
-        )
+        missing = self.read - self.said
+        return self.rows.part(slice(-missing, None)).followed_by(rows) if missing else rows
 
-    def take_in(self, mask: Tensor) -> None:
-        """Note which of the rows to be said are tokens; ValueError if a row needs more than the
-        sums of all.
+    def take_in(self, rows: Rows) -> bool | Tensor:
+        """Note which of the rows to be said are tokens, and return from which of them each receives
+        messages: from the earlier ones (True), or from those given.
+
+        Each row must receive from all that were said: ValueError otherwise.
         """
-        allowed = allowed_pairs(mask, *mask.shape[-2:], True, mask.device)
-        rows = real_queries(allowed)
-        real = rows if self.real is None else torch.cat([self.real, rows], -1)
-        if not bool(up_to_themselves(allowed & rows[..., None], real).all()):
-            if self.queries is None:
-                raise ValueError(
-                    "attention_mask: shows a token more or less than the tokens from some place up to itself, as a "
-                    "prefix or packed sequences do, and no cache carries such messages; pass use_cache=False"
-                )
-            raise ValueError(
-                "past_key_values: the cache sums up what all earlier tokens said, and attention_mask hides some of "
-                "them or shows later ones; use_cache=False"
-            )
-        self.real = real
+        sent = real_queries(rows.shown)
+        visible = rows.shown & sent[..., None]
+        real = sent if self.real is None else torch.cat([self.real, sent], -1)
+        ordinary = bool(up_to_themselves(visible, real).all())
+        looked = None
+        if not ordinary or self.looked is not None:
+            looked = first_looks(visible, self.looked, self.said)
+            if self.read:
+                new = visible[..., self.read - self.said :, :]
+                check_carried(new, real[..., : self.read], looked[..., : self.read])
+        self.real, self.looked = real, looked
+        if self.options.spare is not None:
+            # a row that sees no key before its own
+            first = sent & ~rows.shown.tril(self.said - 1).any(-1)
+            self.first = first if self.first is None else torch.cat([self.first, first], -1)
+        if ordinary:
+            return True
+        sending = senders(rows.shown) if self.said == 0 else visible[..., self.said :]
+        return torch.ones_like(visible) if sending is False else sending
+
+    def spared(self) -> Tensor | None:
+        """Return which keys (batch, head, 1, key) get no bias; None if all get theirs."""
+        return None if self.options.spare is None else self.first[..., None, :]
 
     def note(self, end: int, sums: list[Tensor]) -> None:
         """Take in the column sums of the rows before `end`, and mark them now and then."""
@@ -174,24 +256,55 @@ class RefinedLayer(DynamicLayer):
         for position in recent[:-KEPT_MARKS]:
             del self.marks[position]
 
-    def remember(self, query: Tensor, mask: Tensor) -> None:
+    def remember(self, rows: Rows) -> None:
         """Keep the rows from the oldest mark on, which a crop may have to say again."""
-        length = self.get_seq_length()
-        query, mask = query.detach(), mask.detach()
-        if self.queries is not None:
-            lowest = torch.finfo(mask.dtype).min
-            earlier = functional.pad(
-                self.mask, (0, mask.shape[-1] - self.mask.shape[-1]), value=lowest
-            )
-            query, mask = torch.cat([self.queries, query], -2), torch.cat([earlier, mask], -2)
-        if self.first_end == 0 and self.said == length:
-            self.first_end = length
-            self.marks[length] = self.sums
-        rows = length - min(self.marks.keys() - {self.first_end}, default=self.first_end)
+        rows = rows.changed(torch.detach)
+        self.read += rows.query.shape[-2]
+        if self.rows is not None:
+            rows = self.rows.followed_by(rows)
+        if self.first_end == 0 and self.said == self.read:
+            self.first_end = self.read
+            self.marks[self.read] = self.sums
+        kept = self.read - min(self.marks.keys() - {self.first_end}, default=self.first_end)
         # a copy, or the view would keep the whole prompt alive
-        if rows < query.shape[-2]:
-            query, mask = query[..., -rows:, :].clone(), mask[..., -rows:, :].clone()
-        self.queries, self.mask = query, mask
+        if kept < rows.query.shape[-2]:
+            rows = rows.part(slice(rows.query.shape[-2] - kept, None)).changed(torch.clone)
+        self.rows = rows
+
+
+def check_carried(visible: Tensor, real: Tensor, looked: Tensor) -> None:
+    """Raise ValueError if one of the next rows does not receive what the sums of all so far hold.
+
+    It must see all of their tokens from some place on, and no token before that place may have
+    looked beyond it. `real` says which of the earlier rows are tokens, `looked` which row looked
+    first at each of their keys.
+    """
+    start = real.shape[-1]
+    place = torch.arange(start, device=visible.device)
+    earlier = visible[..., :start]
+    first = torch.where(earlier.any(-1), earlier.int().argmax(-1), start)[..., None]
+    behind = place >= first
+    hidden_sender = behind & (looked[..., None, :] < first)
+    differs = earlier != (real[..., None, :] & behind)
+    if bool(((differs | hidden_sender) & visible.any(-1, keepdim=True)).any()):
+        raise ValueError(
+            "past_key_values: the cache sums up what all earlier tokens said, and attention_mask hides some of "
+            "them or shows later ones; use_cache=False"
+        )
+
+
+def first_looks(visible: Tensor, before: Tensor | None, start: int) -> Tensor:
+    """Return the first row that looks at each key, (batch, head, key); `start` is the first of
+    these rows, `before` the answer for the keys before it.
+    """
+    rows, keys = visible.shape[-2:]
+    place = torch.arange(keys, device=visible.device)
+    if before is None:
+        before = place[:start].expand(*visible.shape[:-2], start)
+    own = start + torch.where(visible.any(-2), visible.int().argmax(-2), place - start)
+    heads = max(before.shape[1], own.shape[1])
+    parts = [part.expand(-1, heads, -1) for part in (before, own[..., start:])]
+    return torch.cat(parts, -1)
 
 
 def adopt(cache: Cache, index: int, options: Any) -> RefinedLayer | None:
@@ -223,12 +336,12 @@ def adopt(cache: Cache, index: int, options: Any) -> RefinedLayer | None:
         cache.layers.append(RefinedLayer())
     layer = cache.layers[index]
     if not isinstance(layer, RefinedLayer):
-        if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
+        if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer):
             raise ValueError(
-                f"past_key_values: a cache with {type(layer).__name__} cannot carry the column sums; use_cache=False, "
-                "without generate() where layers share their keys"
+                f"past_key_values: a cache with {type(layer).__name__} cannot carry the column sums; use_cache=False"
             )
-        if layer.get_seq_length():
+        # of a layer that shares another's keys
+        if type(layer) is not DummyLayer and layer.get_seq_length():
             raise ValueError(
                 "past_key_values: the cache was filled without refinement; start a new one"
             )
@@ -237,5 +350,6 @@ def adopt(cache: Cache, index: int, options: Any) -> RefinedLayer | None:
         raise ValueError(
             "past_key_values: the cache was filled under other options of saobp.apply; start a new one"
         )
+    layer.check_keys()
     layer.options = options
     return layer

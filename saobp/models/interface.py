@@ -25,10 +25,10 @@ from saobp.fused.scores import check_values, in_quick_type, remembered
 from saobp.models.cache import RefinedLayer, adopt
 from saobp.models.refined_attention import (
     Call,
-    additive,
     attend_with_cache,
     plain_attention,
     refined_attention,
+    rows_of,
 )
 from saobp.models.supported import (
     NAME,
@@ -136,7 +136,7 @@ def attention_forward(
         return attend_with_cache(layer, refinement, query, key, value, call)
     # training fills a cache that nobody reads: sum up its rows only if somebody does
     if layer is not None:
-        layer.remember(query, additive(call, query, key.shape[-2]))
+        layer.remember(rows_of(call, query, key.shape[-2]))
     if not first:
         refuse_keys(module, query.shape[-2], key.shape[-2], cached)
     return refined_attention(refinement, query, key, value, call)

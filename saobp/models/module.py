@@ -3,10 +3,12 @@ it.
 """
 
 import inspect
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -21,9 +23,16 @@ from saobp.equations.checks import (
     check_strength,
     quoted,
 )
-from saobp.equations.messages import per_matrix
+from saobp.equations.doses import Dose, check_tokens, strength_by_sender
 from saobp.equations.refine import _refined, _same_where_zero
-from saobp.models.supported import number_of_heads
+from saobp.equations.sparing import (
+    check_saved,
+    check_spare,
+    spare_looks_ahead,
+    spared_keys,
+    strength_by_key,
+)
+from saobp.models.supported import is_causal_module, number_of_heads
 
 LEARNABLE = ("high", "low")
 """Factors whose strength reaches the output smoothly, so that it can be learned."""
@@ -34,13 +43,14 @@ class Options:
     """What `apply` was asked for, as it stands in the config field `saobp`."""
 
     factor: str = "high"
-    # of all heads, or one a head
-    strength: float | tuple[float, ...] = 0.2
+    # of all heads, one a head, or a dose
+    strength: float | tuple[float, ...] | Dose = 0.2
     exclude_self: bool = True
     learn: str | None = None
     steps: int = 1
     damping: float = 0.0
     messages: str = "earlier"
+    spare: str | float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strength", as_numbers(self.strength))
@@ -49,12 +59,18 @@ class Options:
         # a config holds no numpy
         object.__setattr__(self, "steps", int(self.steps))
         object.__setattr__(self, "damping", float(self.damping))
+        check_saved(self.spare)
+        check_spare(self.spare, self.factor, causal=False)
+        if isinstance(self.spare, Real):
+            object.__setattr__(self, "spare", float(self.spare))
         if self.learn not in (None, "head", "layer"):
             raise ValueError(f'learn must be None, "head" or "layer"; got {quoted(self.learn)}')
         if self.learn and self.factor not in LEARNABLE:
             raise ValueError(
                 f"learn: the strength of factor {self.factor!r} cannot be learned; use high or low"
             )
+        if self.learn and isinstance(self.strength, Dose):
+            raise ValueError("learn: a dose is fixed; give the strength as a number")
         if self.learn and (
             self.strength == 0 or (isinstance(self.strength, tuple) and 0 in self.strength)
         ):
@@ -76,16 +92,22 @@ class Options:
     def as_field(self) -> dict[str, Any]:
         """Return the options as they stand in a config, and in its JSON."""
         field = asdict(self)
-        field["strength"] = (
-            list(self.strength) if isinstance(self.strength, tuple) else self.strength
-        )
+        if isinstance(self.strength, tuple):
+            field["strength"] = list(self.strength)
         return field
 
 
-def as_numbers(strength: float | Sequence[float] | Tensor) -> float | tuple[float, ...]:
-    """Return a strength as a float or a tuple of one a head, for a config to hold; ValueError if
-    neither.
+def as_numbers(
+    strength: float | Sequence[float] | Tensor | Dose | dict[str, float],
+) -> float | tuple[float, ...] | Dose:
+    """Return a strength as a float, a tuple of one a head or a dose, for a config to hold; ValueError
+    if it is none of them.
     """
+    # as a config holds it
+    if isinstance(strength, dict) and strength.keys() == {"dose"}:
+        return Dose(**strength)
+    if isinstance(strength, Dose):
+        return strength
     if isinstance(strength, Tensor):
         if strength.ndim > 1:
             raise ValueError(
@@ -181,6 +203,7 @@ class Refinement(nn.Module):
 
     def __init__(self, options: Options, module: nn.Module) -> None:
         super().__init__()
+        check_spare(options.spare, options.factor, causal=is_causal_module(module))
         self.options = options
         self.arguments = tuple(inspect.signature(type(module).forward).parameters)[1:]
         self.watches: set[Watch] = set()
@@ -197,9 +220,9 @@ class Refinement(nn.Module):
             device, dtype = home(module)
             self.offset = nn.Parameter(torch.zeros(heads, device=device, dtype=dtype))
 
-    def forward(self, device: torch.device) -> float | Float[Tensor, "#head"]:
-        """Return the strength in nats: a number, or one a head (one of all heads if learned by
-        layer).
+    def forward(self, device: torch.device) -> float | Float[Tensor, "#head"] | Dose:
+        """Return the strength in nats: a number, one a head (one of all heads if learned by layer), or
+        a dose.
 
         The forward pass, so that hooks that fetch an offloaded parameter run. Raises ValueError if
         it has no number.
@@ -211,9 +234,10 @@ class Refinement(nn.Module):
                     "learn: the strength is on the meta device and holds no number; "
                     "call saobp.apply after the weights are loaded"
                 )
-            start = torch.tensor(fixed, dtype=torch.float32, device=device)
-            inverse_softplus = start + torch.log(-torch.expm1(-start))
-            return functional.softplus(self.offset.float() + inverse_softplus)
+            starts = fixed if isinstance(fixed, tuple) else [fixed]
+            inverse_softplus = [start + math.log(-math.expm1(-start)) for start in starts]
+            start = torch.tensor(inverse_softplus, dtype=torch.float32, device=device)
+            return functional.softplus(self.offset.float() + start)
         return torch.tensor(fixed, device=device) if isinstance(fixed, tuple) else fixed
 
     def reset_unless_loaded(self) -> None:
@@ -236,15 +260,32 @@ class Refinement(nn.Module):
         strength = self(attention.device)
         if not isinstance(strength, Tensor) and strength == 0:
             return attention
+        check_tokens(strength, visible)
         with torch.autocast(attention.device.type, enabled=False):
             prior = attention.masked_fill(~visible, 0)
             rounds = {"steps": options.steps, "damping": options.damping}
-            lam = per_matrix(strength, prior)
+            lam = strength_by_sender(strength, prior, visible)
+            lam_by_key = strength_by_key(lam, self.spared(prior, visible, sending))
             refined = _refined(
-                prior, options.factor, lam, visible, sending, options.exclude_self, 0, rounds
+                prior, options.factor, lam_by_key, visible, sending, options.exclude_self, 0, rounds
             )
             refined = _same_where_zero(options.factor, strength, lam, prior, refined)
         return torch.where(visible.any(-1, keepdim=True), refined, attention)
+
+    def spared(
+        self,
+        prior: Float[Tensor, "batch head query key"],
+        visible: Bool[Tensor, "#batch #head query key"],
+        sending: bool | Bool[Tensor, "#batch #head query row"],
+    ) -> Bool[Tensor, "#batch #head 1 key"] | None:
+        """Return which keys get no bias; ValueError where that depends on what a query may not see."""
+        spare = self.options.spare
+        if spare_looks_ahead(spare) and sending is not False:
+            raise ValueError(
+                f"attention_mask: hides tokens from others that they see (or is traced), so that spare="
+                f'{quoted(spare)} cannot be known; use spare="first"'
+            )
+        return spared_keys(spare, prior, visible)
 
     def watched(self) -> bool:
         """Tell whether raw_attentions wants the matrices of this thread."""

@@ -11,7 +11,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saobp.equations.messages import per_matrix, prefix_key_bias, propagate, signed_strength
+from saobp.equations.doses import strength_by_sender
+from saobp.equations.messages import (
+    prefix_key_bias,
+    propagate,
+    seen_bias,
+    signed_strength,
+)
+from saobp.equations.sparing import strength_by_key
 from saobp.fused.attention import saobp_attention
 from saobp.fused.scores import (
     allowed_pairs,
@@ -101,6 +108,7 @@ def fused_attention(
         exclude_self=refinement.options.exclude_self,
         scale=call.scaling,
         dropout_p=call.dropout,
+        spare=refinement.options.spare,
     )
     return output.transpose(1, 2).contiguous()
 
@@ -108,11 +116,13 @@ def fused_attention(
 def apply_to_values(
     weights: Tensor, value: Groups, dropout: float
 ) -> Float[Tensor, "batch query head dim"]:
-    """Average the values by `weights`, dropped out after everything else."""
-    weights = (
-        functional.dropout(weights.to(value.dtype), dropout) if dropout else weights.to(value.dtype)
-    )
-    return torch.matmul(weights, per_head(value, weights.shape[1])).transpose(1, 2).contiguous()
+    """Average the values by `weights`, dropped out after everything else, and round once."""
+    wide = torch.promote_types(weights.dtype, value.dtype)
+    values = per_head(value, weights.shape[1]).to(wide)
+    weights = functional.dropout(weights.to(wide), dropout) if dropout else weights.to(wide)
+    with torch.autocast(value.device.type, enabled=False):
+        output = torch.matmul(weights, values)
+    return output.to(value.dtype).transpose(1, 2).contiguous()
 
 
 def attend_with_cache(
@@ -126,39 +136,37 @@ def attend_with_cache(
     """Attend the new rows to all keys of the cache, hearing every earlier row through its column
     sums.
 
-    A tile of rows at a time, so that a long prompt needs no L x L matrix. Equal to the full
-    forward.
+    A tile of rows at a time, so that a long prompt needs no L x L matrix; rows that look at later
+    ones are one tile. Equal to the full forward.
     """
-    new = query.shape[-2]
-    mask = additive(call, query, key.shape[-2])
-    queries, masks = layer.unsaid(query, mask)
-    layer.take_in(masks)
+    new = rows_of(call, query, key.shape[-2])
+    rows = layer.unsaid(new)
+    sending = layer.take_in(rows)
     value = per_head(value, query.shape[1])
+    tile = cache.TILE if sending is True else rows.query.shape[-2]
     outputs, weights = [], []
-    for start in range(0, queries.shape[-2], cache.TILE):
-        rows = slice(start, start + cache.TILE)
-        raw, refined = refine_tile(
-            layer, refinement, queries[..., rows, :], key, masks[..., rows, :], call
-        )
-        refined = refined.to(value.dtype)
-        outputs.append(functional.dropout(refined, call.dropout) @ value)
+    for start in range(0, rows.query.shape[-2], tile):
+        part = rows.part(slice(start, start + tile))
+        raw, refined = refine_tile(layer, refinement, part, key, call, sending)
+        outputs.append(apply_to_values(refined, value, call.dropout))
         weights.append((raw, refined) if call.keep else ())
-    layer.remember(query, mask)
-    output = torch.cat(outputs, -2)[..., -new:, :].transpose(1, 2).contiguous()
+    layer.remember(new)
+    new_rows = slice(-query.shape[-2], None)
+    output = torch.cat(outputs, 1)[:, new_rows].contiguous()
     if not call.keep:
         return output, None
-    raw, refined = (torch.cat(parts, -2)[..., -new:, :] for parts in zip(*weights))
+    raw, refined = (torch.cat(parts, -2)[..., new_rows, :] for parts in zip(*weights))
     refinement.show(raw, refined)
-    return output, refined
+    return output, refined.to(value.dtype)
 
 
 def refine_tile(
     layer: cache.RefinedLayer,
     refinement: nn.Module,
-    query: Tensor,
+    rows: cache.Rows,
     key: Tensor,
-    mask: Tensor,
     call: Call,
+    sending: bool | Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Refine the rows that follow those whose messages the layer has, and add theirs (App. C)."""
     options, start = refinement.options, layer.said
@@ -172,25 +180,33 @@ def refine_tile(
         if before is not None:
             before = functional.pad(before, (0, messages.shape[-1] - before.shape[-1]))
         after.append(total if before is None else before + total)
-        return prefix_key_bias(messages, exclude_self=options.exclude_self, carry=before)
+        if sending is True:
+            return prefix_key_bias(messages, exclude_self=options.exclude_self, carry=before)
+        received = seen_bias(messages, sending, exclude_self=options.exclude_self)
+        return received if before is None else received + before
 
-    raw = probabilities(query, key, mask, call.scaling)
-    allowed = allowed_pairs(mask, *raw.shape[-2:], True, raw.device)
+    raw = probabilities(rows.query, key, rows.shown, call.scaling, position_bias=rows.bias)
     with torch.autocast(raw.device.type, enabled=False):
         # the first row sits at key `start`
-        rows = allowed.diagonal(start, -2, -1)[..., None]
-        prior = raw.masked_fill(~(allowed & rows), 0)
-        strength = signed_strength(options.factor, per_matrix(refinement(raw.device), prior))
+        real = rows.shown.diagonal(start, -2, -1)[..., None]
+        visible = rows.shown & real
+        prior = raw.masked_fill(~visible, 0)
+        strength = strength_by_sender(refinement(raw.device), prior, visible)
+        strength = strength_by_key(strength, layer.spared())
+        strength = signed_strength(options.factor, strength)
         refined = propagate(prior, strength, hear, steps=options.steps, damping=options.damping)
-    layer.note(start + query.shape[-2], after)
-    return raw, torch.where(rows, refined, raw)
+    layer.note(start + rows.query.shape[-2], after)
+    return raw, torch.where(real, refined, raw)
 
 
-def additive(call: Call, query: Tensor, length: int) -> Tensor:
-    """Return the mask of the new rows in additive form, one for each sequence."""
-    mask = call.mask
-    allowed = allowed_pairs(mask, query.shape[-2], length, True, query.device)
-    if mask is None or mask.dtype == torch.bool:
-        mask = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device)
-    mask = mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
-    return mask.expand(query.shape[0], -1, query.shape[-2], -1)
+def rows_of(call: Call, query: Tensor, keys: int) -> cache.Rows:
+    """Return the rows that a call adds to a cache, whose query comes with all keys so far."""
+    batch, _, new, _ = query.shape
+    shown = allowed_pairs(call.mask, new, keys, call.causal, query.device)
+    bias = call.position_bias
+    if call.mask is not None and call.mask.dtype != torch.bool:
+        soft = call.mask.masked_fill(~shown, 0)
+        bias = soft if bias is None else bias + soft
+    if bias is not None:
+        bias = bias.expand(batch, -1, new, keys)
+    return cache.Rows(query, shown.expand(batch, -1, new, keys), bias)

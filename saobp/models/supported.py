@@ -154,13 +154,8 @@ def refuse(model: nn.Module) -> None:
     """Raise ValueError, naming the model, unless it has self-attention that can be served
     exactly.
     """
-    name = type(model).__name__
-    settable = getattr(model, "_can_set_attn_implementation", None)
-    if settable is None or not hasattr(model, "config"):
-        raise ValueError(
-            f"model: {name} is not a transformers model; "
-            "for other models call saobp.saobp_attention or saobp.refine in your attention"
-        )
+    refuse_other_objects(model)
+    name, settable = type(model).__name__, model._can_set_attn_implementation
     modules = self_attention_modules(model)
     if not modules or not settable():
         beside = not modules and any(uses_interface(type(module)) for module in in_decoders(model))
@@ -171,6 +166,45 @@ def refuse(model: nn.Module) -> None:
         )
     for module in modules:
         refuse_module(model, module)
+
+
+def refuse_other_objects(model: Any) -> None:
+    """Raise ValueError, naming the part to give instead if there is one, unless it is a transformers
+    model.
+    """
+    if is_transformers_model(model):
+        return
+    name, (path, inner) = type(model).__name__, transformers_model_in(model)
+    if inner is not None:
+        raise ValueError(
+            f"model: {name} holds a transformers model; "
+            f"give that one, model{path} ({type(inner).__name__})"
+        )
+    raise ValueError(
+        f"model: {name} is not a transformers model; "
+        "for other models call saobp.saobp_attention or saobp.refine in your attention"
+    )
+
+
+def is_transformers_model(model: Any) -> bool:
+    """Tell whether a model knows attention implementations and says how it is built."""
+    return hasattr(model, "_can_set_attn_implementation") and hasattr(model, "config")
+
+
+def transformers_model_in(holder: Any) -> tuple[str, nn.Module | None]:
+    """Return the way to the transformers model that a pipeline, a trainer or a model around it
+    holds, as Python writes it, and that model; None if there is none.
+    """
+    if isinstance(holder, nn.Module):
+        parts = holder.named_modules()
+    else:
+        parts = getattr(holder, "__dict__", {}).items()
+    for name, part in parts:
+        if isinstance(part, nn.Module) and is_transformers_model(part):
+            steps = name.split(".")
+            path = "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in steps)
+            return path, part
+    return "", None
 
 
 def refuse_module(model: nn.Module, module: nn.Module) -> None:

@@ -1,6 +1,8 @@
 """The plan of the studies, and the runs that are made from it."""
 
+import os
 import shutil
+import threading
 from importlib import metadata
 from itertools import product
 
@@ -9,6 +11,7 @@ import example_records
 import pytest
 import torch
 from click.testing import CliRunner
+from filelock import FileLock
 from small_models import network, word_tokenizer
 
 from companion import records
@@ -20,6 +23,7 @@ from companion.setup import paths
 from companion.setup.recipes import Finetuning
 from companion.setup.sizes_and_strengths import SIZES
 from companion.setup.studies import load_study
+from companion.studies.spare.sections import Dose, Spare
 from companion.training.architectures import refine_with
 from saobp.models import public
 
@@ -29,6 +33,8 @@ READERS = {
     "hops": multihop.KnownHops,
     "branched": branched.Branched,
     "cost": plan.Question,
+    "spare": Spare,
+    "dose": Dose,
 }
 
 
@@ -51,7 +57,8 @@ def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_
         "branched",
         "decoders",
         "cost",
-        "paper",
+        "learning",
+        "lockstep",
         "spare",
         "dose",
         "ladder",
@@ -97,6 +104,9 @@ def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_
         ("retrofit", "precision: bf16", "precision: auto", "retrofit.training"),
         ("retrofit", "  stopping: >", "  stoping: >", "retrofit.stopping"),
         ("branched", "every: 500", "every: 0", "branched.every"),
+        ("spare", "strengths: [0.1, 0.2]", "strengths: [0.1, 0.0]", "spare.encoder.strengths.1"),
+        ("spare", "mrpc: 2000", "mrpc: 2000.5", "spare.encoder.pairs.mrpc"),
+        ("dose", "lengths: [16, ", "lengths: ['16', ", "dose.lengths.0"),
         ("hops", "name: 2026-11", "name: 2026", "name"),
     ],
 )
@@ -161,6 +171,19 @@ def test_a_command_makes_the_records_that_are_not_there_each_in_its_folder_and_t
         assert len(refused.output.splitlines()) == 1
 
 
+def test_a_planned_run_inherits_what_any_run_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    seen = []
+
+    def make(path, folder):
+        seen.append("ACCELERATE_MIXED_PRECISION" in os.environ)
+
+    planned = [("hops-32", make, {})]
+    command = plan.command("hops", multihop.KnownHops, lambda study: planned)
+    assert CliRunner().invoke(command, ["--out", str(tmp_path / "records")]).exit_code == 0
+    assert seen == [False]
+
+
 def test_a_record_of_another_recipe_is_refused_and_one_in_another_precision_or_that_tells_none_is_kept(
     tmp_path,
 ):
@@ -179,6 +202,26 @@ def test_a_record_of_another_recipe_is_refused_and_one_in_another_precision_or_t
         click.ClickException, match="one.json: was made by another recipe than the plan.s"
     ):
         asked(rate=2)
+
+
+def test_a_process_that_waits_makes_what_another_one_leaves_and_one_that_does_not_goes_on(tmp_path):
+    made = []
+
+    def make(path, folder):
+        made.append(path.stem)
+        write_record(path, {})
+
+    out, entries = tmp_path / "records", [(name, make, {}) for name in ("one", "two")]
+    lock = FileLock(paths.own_folder(tmp_path / "work" / "one") / ".lock")
+    with lock:
+        plan.share(entries, out)
+        assert made == ["two"]
+        waiting = threading.Thread(target=plan.share, args=(entries, out), kwargs={"wait": True})
+        waiting.start()
+        waiting.join(timeout=0.3)
+        assert waiting.is_alive()
+    waiting.join(timeout=60)
+    assert made == ["two", "one"]
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,31 @@ def test_it_agrees_with_float64(
     assert worst(inputs, given, dtype, **options) < BOUNDS[dtype]
 
 
+@pytest.mark.parametrize(("batch", "length"), [(2, 7), (3, 100), (2, 128), (2, 129), (1, 500)])
+@pytest.mark.parametrize(
+    ("factor", "strength", "exclude_self"), [("high", 0.3, True), ("low", 0.5, False)]
+)
+@pytest.mark.parametrize(("padded", "dropout"), [(False, 0.0), (True, 0.2)])
+@pytest.mark.parametrize("spare", ["first", "edges", "share", "mask"])
+@pytest.mark.parametrize("dtype", [*BOUNDS])
+def test_spared_keys_agree_with_float64(
+    way, batch, length, factor, strength, exclude_self, padded, dropout, spare, dtype
+):
+    """Keys without a bias, by every way of sparing; a share lies far from those of the keys."""
+    options = {"factor": factor, "strength": strength, "exclude_self": exclude_self}
+    options["mask"] = padding(batch, length).to(DEVICE) if padded else None
+    ways = {"share": 1.5 / length, "mask": torch.arange(length, device=DEVICE) % 3 == 1}
+    options |= {"dropout_p": dropout, "spare": ways.get(spare, spare)}
+    inputs = [*torch.randn(3, batch, 4, length, 24)]
+    given = torch.randn(batch, length, 4, 24).transpose(1, 2)
+    if spare == "share":
+        # half the keys are looked at three times as much as the others
+        inputs[0][..., 0] = 24**0.5
+        inputs[1] *= 0.1
+        inputs[1][..., ::2, 0] = 1.1
+    assert worst(inputs, given, dtype, **options) < BOUNDS[dtype]
+
+
 @pytest.mark.parametrize(("width", "depth"), [(16, 64), (64, 64), (128, 128), (160, 32), (64, 5)])
 @pytest.mark.parametrize("length", [128, 300])
 @pytest.mark.parametrize("dtype", [*BOUNDS])

@@ -132,6 +132,11 @@ def refined_modules(model: nn.Module) -> list[nn.Module]:
     return [module for module in model.modules() if hasattr(module, "saobp")]
 
 
+def refined_names(model: nn.Module) -> list[str]:
+    """Return the paths of the attention modules that `saobp.apply` made refine."""
+    return [name for name, module in model.named_modules() if "saobp" in module._modules]
+
+
 def called(
     model: nn.Module, ids: torch.Tensor | None = None, mask: torch.Tensor | None = None, **kwargs
 ):

@@ -287,6 +287,20 @@ def test_a_path_from_home_is_there_and_what_cannot_be_a_path_is_refused(
 
 
 @pytest.mark.parametrize("resume", [True, False])
+def test_what_somebody_put_where_parts_and_maps_go_is_kept(resume, model, tmp_path):
+    parts, maps = tmp_path / "a.parquet.parts", tmp_path / "a.maps.npz"
+    parts.mkdir()
+    (parts / "notes.txt").write_text("mine")
+    captured(model, [{"input_ids": IDS}], tmp_path / "a.parquet", resume=resume, keep_maps=1)
+    captured(model, [{"input_ids": IDS}], tmp_path / "a.parquet", resume=False)
+    assert [path.name for path in parts.iterdir()] == ["notes.txt"] and not maps.exists()
+    maps.write_text("mine")
+    with pytest.raises(ValueError, match="a.maps.npz: holds no maps and is not overwritten"):
+        captured(model, [{"input_ids": IDS}], tmp_path / "a.parquet", resume=resume)
+    assert maps.read_text() == "mine"
+
+
+@pytest.mark.parametrize("resume", [True, False])
 def test_a_file_that_is_no_capture_is_kept(resume, model, tmp_path):
     (tmp_path / "a.parquet").write_text("mine")
     with pytest.raises(ValueError, match="is no capture"):

@@ -107,6 +107,30 @@ def test_a_probability_that_came_to_0_in_one_head_is_not_hidden():
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "spare"),
+    [("modernbert", "first"), ("modernbert", "edges"), ("modernbert", 0.2), ("gpt2", "first")],
+)
+def test_spared_keys_are_those_of_apply_in_the_table_and_in_the_perplexity(kind, spare, folders):
+    head = hf.GPT2LMHeadModel if kind == "gpt2" else hf.ModernBertForMaskedLM
+    model = head.from_pretrained(folders[kind])
+    text, tokenizer = model_folders.TEXTS[:1], word_tokenizer()
+    table = saobp.inspect(model, tokenizer, text, strengths=0.5, spare=spare)
+    rows = table.query("layer == 1 and measure == 'entropy'").dropna(subset="head")
+    told = predictions.perplexities(model, tokenizer, text, "high", [0.0, 0.5], spare=spare)
+    unspared = saobp.inspect(model, tokenizer, text, strengths=0.5)
+    assert not table.after.equals(unspared.after)
+    refined = saobp.apply(model, "high", 0.5, spare=spare)
+    _, first_layer = seen(refined, **tokenizer(text[0], return_tensors="pt"))[0]
+    entropy = saobp.attention_entropy(first_layer)[0]
+    assert rows.after.to_numpy() == pytest.approx(entropy.numpy(), abs=1e-5)
+    if kind == "gpt2":
+        inputs = tokenizer(text[0], return_tensors="pt")
+        with torch.no_grad():
+            loss = refined(**inputs, labels=inputs["input_ids"]).loss.item()
+        assert told[1]["perplexity"] == pytest.approx(np.exp(loss), rel=1e-4)
+
+
 def test_the_strength_of_a_model_follows_the_paper_s_rule():
     sizes = {11.17e6: 0.2, 28.8e6: 0.08, 41.4e6: 0.05, 22.7e6: 0.1, 1e6: 0.2}
     for parameters, strength in sizes.items():
@@ -146,6 +170,12 @@ def test_what_a_window_hides_stays_hidden():
         refined = one_step(maps, factor, 0.3, causal=False)
         assert (refined[maps == 0] == 0).all()
         assert torch.allclose(refined.sum(-1), torch.ones(2, 6))
+    # of the at most three rows that may look at a key
+    shares = maps.sum(-2) / (maps > 0).sum(-2)
+    refined = saobp.refine(maps, strength=0.3, spare=shares > 0.4).masked_fill(maps == 0, 0)
+    spared = one_step(maps, "high", 0.3, causal=False, spare=0.4)
+    assert 0 < (shares > 0.4).sum() < shares.numel()
+    torch.testing.assert_close(spared, refined / refined.sum(-1, keepdim=True))
 
 
 def test_perplexity_at_no_strength_is_the_plain_model_s_and_later_ones_the_refined_model_s():
@@ -195,14 +225,16 @@ def test_streamed_intervals_are_those_of_the_bootstrap_in_memory_that_does_not_g
 
 @pytest.mark.parametrize("kind", ["gpt2", "modernbert", "vit"])
 def test_the_command_writes_a_page_a_table_and_the_numbers(kind, folders, texts, tmp_path, capsys):
+    spare = "first" if kind == "gpt2" else "0.3"
     given = ["--text", str(texts)] if kind != "vit" else ["--images", str(tmp_path)]
     for number in range(3 if kind == "vit" else 0):
         pixels = np.random.default_rng(number).integers(0, 255, (12, 12, 3), np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{number}.png")
     out = tmp_path / "out"
-    asked = ["--strength", "0.2", "0.4", "--samples", "3", "--out", str(out)]
+    asked = ["--strength", "0.2", "0.4", "--samples", "3", "--spare", spare, "--out", str(out)]
     assert main(["inspect", str(folders[kind]), *given, *asked]) == 0
     printed = capsys.readouterr().out
+    assert f", spare = {spare}; " in printed
     assert "largest column sum" in printed and str(out / "index.html") in printed
     # whose sink has a long name, written in full
     if kind == "gpt2":
@@ -216,6 +248,7 @@ def test_the_command_writes_a_page_a_table_and_the_numbers(kind, folders, texts,
         pd.read_csv(out / "attention.csv"),
         json.loads((out / "attention.json").read_text()),
     )
+    assert told["spare"] == ("first" if kind == "gpt2" else 0.3)
     assert set(table.strength) == {0.2, 0.4} and told["texts"] == 3 and told["layers"] == 2
     of_layers = table[
         (table.strength == 0.2) & table["head"].isna() & (table.measure == "gtd")
@@ -302,10 +335,27 @@ def test_a_model_that_is_no_transformer_is_refused(folders, tmp_path, capsys):
     whole = (tmp_path / "pictures" / "a.png").read_bytes()
     (tmp_path / "pictures" / "a.png").write_bytes(whole[:40])
     refused(given, "a.png: is no whole picture", tmp_path, capsys)
+    Image.new("1", (20_000, 20_000)).save(tmp_path / "pictures" / "a.png")
+    refused(given, "a.png: has over 89 million pixels; make it smaller", tmp_path, capsys)
+    Image.new("1", (10_000, 10_000)).save(tmp_path / "pictures" / "a.png")
+    refused(given, "a.png: has over 89 million pixels; make it smaller", tmp_path, capsys)
+
     (tmp_path / "resnet" / "preprocessor_config.json").unlink()
     # what it reads with is not looked for
     shutil.copy(folders["gpt2"] / "tokenizer.json", tmp_path / "resnet")
     refused(given[:1], "no self-attention", tmp_path, capsys)
+
+
+@pytest.mark.parametrize("name", ["index.html", "attention.csv", "attention.json"])
+def test_an_inspection_writes_over_nothing_that_no_inspection_wrote(
+    name, folders, texts, tmp_path, capsys
+):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / name).write_text("{}")
+    given = [str(folders["gpt2"]), "--text", str(texts)]
+    said = f"{name}: is there, and no inspection wrote it; choose another --out"
+    refused(given, said, tmp_path, capsys, out=tmp_path / "site")
+    assert (tmp_path / "site" / name).read_text() == "{}"
 
 
 @pytest.mark.parametrize(
@@ -316,6 +366,10 @@ def test_a_model_that_is_no_transformer_is_refused(folders, tmp_path, capsys):
             for bad in ("-0.1", "nan", "inf", "0.0")
         ),
         (["--factor", "higher"], "factor must be one of"),
+        (["--spare", "last"], "spare must be None"),
+        (["--spare", "1.5"], "spare must be None"),
+        (["--spare", "0.3"], "spare=0.3 cannot be known in a causal model"),
+        (["--spare", "first", "--factor", "elemmul"], "spare does not apply to factor 'elemmul'"),
         (["--samples", "0"], "samples must be a whole number of at least 1"),
         (["--tokens", "3"], "tokens must be a whole number of at least 4"),
         (["--text", "nowhere.txt"], "nowhere.txt: cannot be read"),

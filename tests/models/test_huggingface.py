@@ -3,6 +3,7 @@ saving.
 """
 
 import copy
+import itertools
 import json
 import pickle
 import subprocess
@@ -26,10 +27,12 @@ from families import (
     run,
     tokens,
 )
+from small_models import word_tokenizer
 from torch import nn
 
 import saobp
 from saobp.equations import factors
+from saobp.measure.capture import capture
 from saobp.models.apply import raw_attentions
 from saobp.models.interface import attention_forward
 
@@ -424,6 +427,31 @@ def test_models_that_cannot_be_served_are_refused_by_name_when_apply_is_called()
         with pytest.raises(ValueError, match=message) as error:
             saobp.apply(model, "high")
         assert "\n" not in str(error.value)
+
+
+def test_what_holds_a_model_is_told_which_of_its_parts_to_give(tmp_path):
+    model = build("bert")
+    encoder = nn.Sequential(nn.ModuleDict({"auto_model": model.bert}), nn.Linear(2, 2))
+    holders = {
+        "model[0].auto_model (BertModel)": encoder,
+        "model.module (BertForMaskedLM)": nn.DataParallel(model),
+        "model.model (BertForMaskedLM)": hf.FeatureExtractionPipeline(
+            model=model, tokenizer=word_tokenizer()
+        ),
+    }
+    calls = (
+        saobp.apply,
+        lambda holder: saobp.inspect(holder, word_tokenizer(), ["w1"]),
+        lambda holder: capture(holder, [], tmp_path / "capture.parquet"),
+    )
+    for (part, holder), call in itertools.product(holders.items(), calls):
+        with pytest.raises(ValueError) as error:
+            call(holder)
+        name = type(holder).__name__
+        assert str(error.value) == (
+            f"model: {name} holds a transformers model; give that one, {part}"
+        )
+    assert isinstance(saobp.apply(encoder[0].auto_model), hf.BertModel)
 
 
 @pytest.mark.parametrize("learn", ["head", "layer"])

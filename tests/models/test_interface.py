@@ -2,12 +2,15 @@
 processes.
 """
 
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import SimpleNamespace
 
 import families
 import pytest
@@ -79,6 +82,25 @@ def test_padding_alone_takes_the_fused_operation(family, padded, monkeypatch):
     run(model, tokens(), padding_mask(), output_attentions=True)
     # which has no weights to return
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_second_derivatives_are_had_as_the_error_says(family):
+    model = saobp.apply(build(family).double(), "high", 1.5)
+    embeddings = model.get_input_embeddings()(tokens()).detach().requires_grad_()
+
+    def steepness(embeddings, **options):
+        logits = model(inputs_embeds=embeddings, use_cache=False, **options).logits
+        (slope,) = torch.autograd.grad(logits.tanh().sum(), embeddings, create_graph=True)
+        return slope.square().sum()
+
+    with pytest.raises(RuntimeError, match="second derivatives; .* with output_attentions=True"):
+        steepness(embeddings)
+    advised = partial(steepness, output_attentions=True)
+    (gradient,) = torch.autograd.grad(advised(embeddings), embeddings)
+    step = 1e-5 * torch.randn_like(embeddings)
+    difference = advised(embeddings + step) - advised(embeddings - step)
+    torch.testing.assert_close((gradient * step).sum() * 2, difference, rtol=1e-3, atol=0)
 
 
 def test_a_mask_changed_in_place_is_looked_at_again():
@@ -229,6 +251,54 @@ class Logits(torch.nn.Module):
 
     def forward(self, ids, mask):
         return self.model(ids, attention_mask=mask)[0]
+
+
+EXPORTED = [
+    ("bert", "high", {}),
+    ("bert", "low", {"steps": 2, "damping": 0.3, "exclude_self": False}),
+    ("bert", "high", {"learn": "head"}),
+    ("bert", "elemmul", {}),
+    ("bert", "sinkhorn", {}),
+    ("gpt2", "high", {}),
+    ("llama", "high", {}),
+    ("modernbert", "high", {}),
+    ("t5", "high", {}),
+]
+
+
+@pytest.fixture
+def exporter(monkeypatch):
+    """What the exporter asks of the package onnx, where that is not installed."""
+    if importlib.util.find_spec("onnx") is None:
+        nodes = SimpleNamespace(graph=SimpleNamespace(node=[]))
+        substitute = SimpleNamespace(load_model_from_string=lambda text: nodes)
+        monkeypatch.setitem(sys.modules, "onnx", substitute)
+
+
+@pytest.mark.parametrize(("family", "factor", "options"), EXPORTED)
+# the exporter's, of itself and of what transformers reads from a tensor
+@pytest.mark.filterwarnings("ignore")
+def test_the_torchscript_exporter_of_onnx_exports_a_refined_model(
+    family, factor, options, exporter, tmp_path
+):
+    model = saobp.apply(build(family), factor, 0.5, **options)
+    model.config.use_cache = False
+    logits, file = Logits(model).eval(), tmp_path / "model.onnx"
+    names = {"input_names": ["ids", "mask"], "output_names": ["logits"]}
+    sizes = dict.fromkeys(["ids", "mask", "logits"], {0: "batch", 1: "length"})
+    torch.onnx.export(
+        logits, (tokens(), padding_mask()), file, dynamo=False, dynamic_axes=sizes, **names
+    )
+    assert file.stat().st_size
+    if importlib.util.find_spec("onnxruntime") is None:
+        return
+    session = importlib.import_module("onnxruntime").InferenceSession(file)
+    for length, padded in ((9, 4), (12, 5)):
+        ids, mask = tokens(3, length), torch.ones(3, length, dtype=torch.long)
+        mask[0, padded:] = 0
+        (found,) = session.run(None, {"ids": ids.numpy(), "mask": mask.numpy()})
+        real, expected = mask.bool(), logits(ids, mask)
+        torch.testing.assert_close(torch.from_numpy(found)[real], expected[real], **CLOSE)
 
 
 def in_threads(work, count: int = 4) -> list:

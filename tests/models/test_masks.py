@@ -12,11 +12,13 @@ from families import (
     build,
     other_token,
     refined_modules,
+    refined_names,
     seen,
     sharpened,
     tokens,
 )
-from torch import Tensor
+from literal_attention import literal
+from torch import Tensor, nn
 from torch.nn.attention.flex_attention import create_block_mask
 from transformers import CLIPTextConfig, CLIPTextModel, DynamicCache
 from transformers.masking_utils import create_masks_for_generate
@@ -359,15 +361,46 @@ def test_masks_of_three_dimensions_or_of_blocks_for_a_decoder_are_refused_in_one
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("shown", ["prefix", "tree", "full"])
-def test_a_cache_refuses_masks_whose_messages_it_cannot_carry(shown):
+def then_two_more(shown: Tensor) -> Tensor:
+    """Return which pairs a pattern shows once two tokens follow that see all tokens before them."""
+    rows = torch.ones(*shown.shape[:2], 2, LENGTH + 2, dtype=torch.bool).tril(LENGTH)
+    rows[..., :LENGTH] &= shown.diagonal(dim1=-2, dim2=-1)[..., None, :]
+    return torch.cat([nn.functional.pad(shown, (0, 2)), rows], -2)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("shown", SHOWN)
+def test_a_cache_goes_on_from_any_mask(shown, grad):
     model = saobp.apply(build("llama"), "high", 1.5)
-    with (
-        torch.no_grad(),
-        pytest.raises(ValueError, match=r"^attention_mask: .*use_cache=False") as error,
-    ):
-        model(tokens(2, LENGTH), attention_mask=SHOWN[shown].clone(), **{CACHE: DynamicCache()})
-    assert "\n" not in str(error.value)
+    ids, mask = tokens(2, LENGTH + 2), then_two_more(SHOWN[shown])
+    oracle = literal(build("llama"), refined_names(model), 1.5)
+    with torch.set_grad_enabled(grad):
+        cache, calls = DynamicCache(), ((0, LENGTH), (LENGTH, LENGTH + 1), (LENGTH + 1, LENGTH + 2))
+        parts = [
+            model(ids[:, start:end], attention_mask=mask[:, :, start:end, :end], **{CACHE: cache})
+            for start, end in calls
+        ]
+        expected = oracle(ids, attention_mask=mask, use_cache=False).logits
+    real = mask.diagonal(dim1=-2, dim2=-1).all(1)
+    logits = torch.cat([part.logits for part in parts], 1)
+    torch.testing.assert_close(logits[real], expected[real], **CLOSE)
+
+
+@pytest.mark.parametrize("start", [1, 4])
+def test_a_block_of_tokens_that_see_each_other_may_follow_in_a_cache(start):
+    """As pictures in Gemma 3, whose tokens come in a later turn."""
+    model, ids = saobp.apply(build("llama"), "high", 1.5), tokens(2, LENGTH + 2)
+    oracle = literal(build("llama"), refined_names(model), 1.5)
+    mask = torch.ones(2, 1, LENGTH + 2, LENGTH + 2, dtype=torch.bool).tril()
+    mask[:, :, start : start + 3, start : start + 3] = True
+    with torch.no_grad():
+        cache, calls = DynamicCache(), ((0, start), (start, LENGTH), (LENGTH, LENGTH + 2))
+        parts = [
+            model(ids[:, first:end], attention_mask=mask[:, :, first:end, :end], **{CACHE: cache})
+            for first, end in calls
+        ]
+        expected = oracle(ids, attention_mask=mask, use_cache=False).logits
+    torch.testing.assert_close(torch.cat([part.logits for part in parts], 1), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("grad", [False, True])

@@ -2,12 +2,14 @@
 themselves; they end alike.
 """
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -15,19 +17,42 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from companion import records
 from companion.publication import executed_notebooks, forked_runs
-from companion.setup import paths
+from companion.setup import kernel, paths
 
 SAVE = (
     "\nfrom companion.records import Run"
     "\nsaved = Run('derivation', study_name=study_name, parameters={}).save(record, {})"
 )
+# settings of a user, each of which would change what a run does
+HOSTILE = {
+    "ACCELERATE_MIXED_PRECISION": "bf16",
+    "ACCELERATE_USE_CPU": "yes",
+    "BASH_ENV": "startup.py",
+    "MATPLOTLIBRC": "matplotlibrc",
+    "MKL_CBWR": "COMPATIBLE",
+    "PYTHONHASHSEED": "3",
+    "PYTHONOPTIMIZE": "1",
+    "PYTHONSTARTUP": "startup.py",
+    "SNAKEMAKE_PROFILE": "profile",
+    "TORCH_LOGS": "not-a-log",
+    "TRANSFORMERS_VERBOSITY": "debug",
+}
+# and where a run has its own
+OTHERS = {"IPYTHONDIR": "ipython", "JUPYTER_PATH": "kernels-of-another-python"}
 CELLS = {
     "tells": "import os, sys, pandas as pd, torch, matplotlib.pyplot as plt\nfrom tqdm.auto import tqdm\n"
     "print({name: value for name, value in plt.rcParams.items() if name != 'backend'})\n"
     "print([pd.get_option(f'display.{name}') for name in ('max_columns', 'max_rows', 'width', 'precision')])\n"
     "plt.plot([1, 2])\n"
-    "print(tqdm.mro(), __name__, torch.get_num_threads(), sys.path[0] == '', os.getcwd(), os.environ['ASKED'])"
+    "print(tqdm.mro(), __name__, torch.get_num_threads(), os.getcwd(), os.environ['SAOBP_ASKED'])"
     + SAVE,
+    "inherits": "import datasets, json, matplotlib, os, random, sys, tokenizers, torch, transformers\n"
+    "modules = [datasets, json, random, tokenizers, transformers]\n"
+    "print([module.__name__ for module in modules if os.path.dirname(module.__file__) == os.getcwd()])\n"
+    f"print([name for name in {sorted(HOSTILE)} if name in os.environ])\n"
+    "print(matplotlib.rcParams['lines.linewidth'], matplotlib.rcParams['timezone'], 'started' in dir())\n"
+    "print('' in sys.path, sys.flags.optimize, __debug__)" + SAVE,
+    "false": "assert 1 == 2" + SAVE,
     "father": "import os, sys, torch\n"
     "with open(f'/proc/{os.environ[\"JPY_PARENT_PID\"]}/stat') as stat:\n"
     "    father = int(stat.read().rpartition(')')[2].split()[1])  # of the run\n"
@@ -41,13 +66,38 @@ CELLS = {
 }
 
 
+def hostile(folder):
+    """Fill a folder with what would reach a run that is started in it; a run takes it for the
+    repository.
+    """
+    studies = folder / "notebooks" / "studies"
+    studies.mkdir(parents=True)
+    (studies / "smoke.yaml").symlink_to(paths.root() / "notebooks" / "studies" / "smoke.yaml")
+    for name in ("datasets", "json", "random", "tokenizers", "transformers"):
+        (folder / f"{name}.py").write_text("raise SystemExit('a module of the user')")
+    (folder / "matplotlibrc").write_text("lines.linewidth: 9\ntimezone: Europe/Berlin\n")
+    (folder / "startup.py").write_text("started = True\n")
+    startup = folder / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "own.py").write_text("started = True\n")
+    other = folder / "kernels-of-another-python" / "kernels" / "python3" / "kernel.json"
+    argv = ["/no/such/python", "{connection_file}"]
+    paths.write_text(other, json.dumps({"argv": argv, "display_name": "", "language": "python"}))
+
+
 @pytest.fixture(scope="module")
-def alone():
-    """An environment in which every kernel starts by itself, whatever these tests run in."""
+def alone(tmp_path_factory):
+    """An environment in which every kernel starts by itself, whatever these tests run in, with
+    settings of a user's own.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        for name in (forked_runs.ADDRESS, "JUPYTER_PATH"):
+        for name in (forked_runs.ADDRESS, kernel.FOLDER):
             patch.delenv(name, raising=False)
-        yield os.environ | {"OMP_NUM_THREADS": "2", "ASKED": "yes"}
+        hostile(folder := tmp_path_factory.mktemp("hostile"))
+        patch.chdir(folder)
+        for name, value in (HOSTILE | OTHERS).items():
+            patch.setenv(name, str(folder / value) if (folder / value).exists() else value)
+        yield os.environ | {"OMP_NUM_THREADS": "2", "SAOBP_ASKED": "yes"}
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +157,24 @@ def test_a_forked_kernel_says_and_draws_what_one_that_starts_by_itself_does(
         found.append((outputs(tmp_path / name), record["name"], record["device"]))
     assert found[0] == found[1]
     texts = [output for output in found[0][0] if isinstance(output, str)]
-    assert texts[0].endswith(f"__main__ 2 False {paths.root()} yes\n")
+    assert texts[0].endswith(f"__main__ 2 {paths.root()} yes\n")
     assert any("image/png" in output for output in found[0][0])
+
+
+@pytest.mark.parametrize("kind", ["alone", "forked"])
+def test_a_run_inherits_nothing_of_a_users_settings_and_of_the_folder_it_is_started_in(
+    alone, served, tmp_path, kind
+):
+    environment = {"alone": alone, "forked": served}[kind]
+    said, code = ended("inherits", tmp_path, environment)
+    assert code == 0, said
+    modules, variables, look, path = outputs(tmp_path)[0].splitlines()
+    assert (modules, variables) == ("[]", "[]")
+    assert look == "1.5 UTC False"
+    assert path == "False 0 True"
+    assert records.read(tmp_path / "out.json")["environment"] == {}
+    said, code = ended("false", tmp_path, environment)
+    assert code == 1 and "cell 3: AssertionError: assert 1 == 2" in said, said
 
 
 def test_forks_have_imports_and_random_numbers_of_their_own_and_a_parent_of_one_thread(
@@ -164,7 +230,8 @@ def wait_for(condition, seconds=120):
 def asked(environment):
     """Ask for something quick, and return what was said."""
     command = [sys.executable, "-S", forked_runs.__file__, "claim", "nothing"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    how = {"cwd": Path(forked_runs.__file__).parents[2], "env": environment}
+    done = subprocess.run(command, **how, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
     return done.stderr
 

@@ -9,10 +9,11 @@ import sys
 import pytest
 from example_records import attention, pretrain
 
-from companion import records
+from companion import figures, records
 from companion.publication import cli, results
 from companion.setup import paths
 from companion.setup import studies as studies_of
+from companion.texts import fill
 from saobp.measure.inspection import by_name
 
 
@@ -142,6 +143,48 @@ def test_publishing_a_study_puts_its_records_in_place_of_those_tracked(tmp_path,
     results.publish("narrow")
     assert [path.name for path in (tmp_path / "tracked").iterdir()] == ["a.json"]
     assert records.load(tmp_path / "tracked") == [attention()]
+
+
+def test_publishing_leaves_what_somebody_put_beside_the_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "build", lambda name: tmp_path)
+    monkeypatch.setattr(paths, "results", lambda name: tmp_path / "tracked")
+    monkeypatch.setattr(results, "rebuild", lambda: None)
+    for name in ("records/a", "tracked/b"):
+        paths.write_text(tmp_path / f"{name}.json", json.dumps(attention()))
+    mine = ("notes.txt", "settings.json", "drafts/c.json")
+    for name in ("b.answers.parquet", *mine):
+        paths.write_text(tmp_path / "tracked" / name, "{}")
+    results.publish("narrow")
+    left = [path for path in (tmp_path / "tracked").rglob("*") if path.is_file()]
+    assert {path.relative_to(tmp_path / "tracked").as_posix() for path in left} == {"a.json", *mine}
+
+
+def test_rebuilding_removes_what_an_earlier_manifest_lists_and_nothing_that_somebody_put_there(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(paths, "figures", lambda: tmp_path)
+    monkeypatch.setattr(results, "draw", lambda folder: [tmp_path / "manifest.json"])
+    monkeypatch.setattr(fill, "pages", dict)
+    for name in ("figure-old.pdf", "figure-changed.pdf", "mine.pdf", "results.csv"):
+        paths.write_text(tmp_path / name, "as written")
+    marks = {
+        f"figure-{name}.pdf": paths.digest(tmp_path / "mine.pdf") for name in ("old", "changed")
+    }
+    manifest = {"entries": {"figure-old": {"files": marks}}}
+    paths.write_text(tmp_path / "manifest.json", json.dumps(manifest))
+    paths.write_text(tmp_path / "figure-changed.pdf", "by somebody")
+    results.rebuild()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"figure-changed.pdf", "mine.pdf", "results.csv", "manifest.json"}
+    assert "removed, for nothing draws them any more: figure-old.pdf" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"entries": [1]}', '{"entries": {"a": {"files": 3}}}'])
+def test_a_manifest_that_is_none_lists_nothing(tmp_path, text):
+    paths.write_text(tmp_path / "manifest.json", text)
+    assert figures.listed(tmp_path) == {}
+    paths.write_text(tmp_path / "manifest.json", '{"entries": {"a": {"files": {"../b": ""}}}}')
+    assert figures.listed(tmp_path) == {}
 
 
 @pytest.mark.parametrize(

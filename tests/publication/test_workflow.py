@@ -210,6 +210,21 @@ def test_a_changed_study_reruns_what_depends_on_the_change_and_nothing_else(
     assert planned(one, capfd) == {"pretrain": 1, "finetune": 1, "attention": 1} | after
 
 
+@pytest.mark.parametrize("place", ["named by a variable", "in the folder"])
+def test_snakemakes_settings_of_a_user_leave_no_outdated_record(
+    one, capfd, monkeypatch, tmp_path, place
+):
+    snakemake(one.parent, one, "--cores", "1", "--touch", "--forceall", "--quiet", check=True)
+    profile = tmp_path / "profiles" / "default"
+    paths.write_text(profile / "config.yaml", "rerun-triggers: [mtime]\n")
+    if place == "in the folder":
+        monkeypatch.chdir(tmp_path)
+    else:
+        monkeypatch.setenv("SNAKEMAKE_PROFILE", str(profile))
+    one.write_text(one.read_text().replace("  samples: 32", "  samples: 31"))
+    assert planned(one, capfd) == {"attention": 1, "summary": 2, "report": 1}
+
+
 RESULTS = "results/{}".format
 OTHERS = ("stories", "hops", "narrow", "scratch", "branched", "decoders")
 BOTH = {"published", RESULTS("narrow")}

@@ -12,7 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from companion.publication import cli, executed_notebooks
 from companion.records import execution
 from companion.records.execution import NotebookFailed
-from companion.setup import paths
+from companion.setup import kernel
 
 PARAMETERS = """study_name = "smoke"  # a comment
 steps = 3
@@ -130,6 +130,36 @@ def test_a_record_that_could_not_be_written_is_refused_before_anything_runs(
     assert "is the notebook" in refused(capsys, path, tmp_path / "same.json")
 
 
+@pytest.mark.parametrize("name", ["mine.ipynb", "./folder/../mine.ipynb", "link.ipynb"])
+def test_a_notebook_is_never_its_own_output(tmp_path, capsys, name):
+    path, before = notebook(tmp_path, WRITES, stem="mine"), (tmp_path / "mine.ipynb").read_bytes()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.ipynb").symlink_to(path)
+    assert "is the notebook that is run" in refused(capsys, path, f"{tmp_path}/{name}")
+    # which would be removed once it has run
+    failed = path.rename(tmp_path / "run.failed.ipynb")
+    assert "is the notebook that is run" in refused(capsys, failed, tmp_path / "run.ipynb")
+    assert failed.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("out.ipynb", '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'),
+        ("out.ipynb", "notes"),
+        ("out.failed.ipynb", "notes"),
+        ("out.json", '{"settings": 1}'),
+        ("out.json", "notes"),
+    ],
+)
+def test_a_run_writes_over_nothing_that_no_run_wrote(tmp_path, capsys, name, content):
+    path = notebook(tmp_path, "raise SystemExit")
+    (tmp_path / name).write_text(content)
+    said = refused(capsys, path, tmp_path / "out.ipynb")
+    assert f"{name}: is there, and no run wrote it; remove it, or name another" in said
+    assert (tmp_path / name).read_text() == content
+
+
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
@@ -155,17 +185,12 @@ def test_a_failing_cell_or_a_killed_kernel_is_one_line_and_what_ran_is_kept_asid
 
 @pytest.mark.parametrize("command", ["/no/such/python", sys.executable])
 def test_a_kernel_that_cannot_start_is_named_in_one_line(tmp_path, capsys, monkeypatch, command):
-    spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
-    argv = [command, "-c", "raise SystemExit(3)", "{connection_file}"]
-    paths.write_text(
-        spec, json.dumps({"argv": argv, "display_name": "broken", "language": "python"})
-    )
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    monkeypatch.delenv(kernel.FOLDER, raising=False)
+    monkeypatch.setattr(kernel, "ALONE", (command, "-c", "raise SystemExit(3)"))
     line = refused(capsys, notebook(tmp_path, WRITES), tmp_path / "out.ipynb", code=1)
-    assert "the Jupyter kernel 'python3' does not start" in line and (
-        command in line or "Kernel died" in line
-    )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["99-try.ipynb", "jupyter"]
+    assert "the Jupyter kernel does not start" in line
+    assert command in line or "Kernel died" in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["99-try.ipynb"]
 
 
 CODE = """%matplotlib inline
@@ -249,3 +274,4 @@ def test_what_every_run_shows_is_left_to_that_of_the_defaults_and_all_need_a_rec
         with pytest.raises(NotebookFailed, match="99-try.ipynb wrote no record"):
             execution.run(path, output, given, own=own)
         assert ("the same" in output.read_text()) == there
+        output.unlink()

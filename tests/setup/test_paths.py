@@ -20,10 +20,30 @@ def test_a_new_folder_takes_the_place_of_the_old_one_or_leaves_it_and_nothing_be
     with pytest.raises(ValueError), paths.new_folder(folder):
         raise ValueError
     assert [path.name for path in folder.iterdir()] == ["old.json"]
-    with paths.new_folder(folder) as unfinished:
+    with paths.new_folder(folder, {"old.json"}) as unfinished:
         (unfinished / "new.json").write_text("{}")
     assert [path.name for path in folder.iterdir()] == ["new.json"]
     assert [path.name for path in folder.parent.iterdir()] == ["tracked"]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_somebody_put_into_a_sealed_folder_stays_when_it_is_made_again(tmp_path, damaged):
+    folder = tmp_path / "made"
+
+    def write(name):
+        with paths.new_folder(folder) as unfinished:
+            paths.write_text(unfinished / "part" / name, name)
+            paths.seal(unfinished)
+
+    write("first")
+    paths.write_text(folder / "part" / "mine", "notes")
+    (folder / "link").symlink_to(tmp_path)
+    if damaged:
+        (folder / "part" / "first").write_text("cut")
+    write("second")
+    assert sorted(path.name for path in (folder / "part").iterdir()) == ["mine", "second"]
+    assert (folder / "part" / "mine").read_text() == "notes" and (folder / "link").is_symlink()
+    assert paths.damage(folder) is None and paths.sealed(folder).keys() == {"part/second"}
 
 
 def test_a_kill_between_old_and_new_leaves_the_old_folder_whole_beside(folder, monkeypatch):

@@ -212,6 +212,13 @@ def test_a_process_takes_one_device_however_many_there_are_and_its_whole_share_o
         trainer.arguments(RECIPE, tmp_path, 1)
 
 
+def test_the_precision_is_the_recipes_whatever_the_environment_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    assert trainer.arguments(RECIPE, tmp_path, 1).mixed_precision == "no"
+    halved = RECIPE.changed(precision="bf16")
+    assert trainer.arguments(halved, tmp_path, 1).mixed_precision == "bf16"
+
+
 def test_a_run_whose_checkpoints_are_all_damaged_starts_again_and_clears_away_checkpoints_alone(
     tmp_path,
 ):

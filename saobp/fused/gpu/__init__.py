@@ -57,7 +57,6 @@ def serves(call: Call, query: Tensor, value: Tensor) -> bool:
     return (
         query.device.type == DEVICE
         and call.is_common
-        and call.spared is None
         and query.dtype in ROUNDING
         and max(query.shape[3], value.shape[3]) <= WIDEST
         and kernels() is not None
@@ -109,17 +108,21 @@ class Launch:
         self.lines = (call.change, slope, height)
         self.sizes = (self.length, self.width, self.depth, self.heads)
         # where nobody looks
-        self.real, self.bits, self.drops = self.inputs[0], self.inputs[:1] * 2, (0, 1.0)
+        self.real, self.spared = self.inputs[0], self.inputs[0]
+        self.bits, self.drops = self.inputs[:1] * 2, (0, 1.0)
+        if call.spared is not None:
+            self.spared = call.spared.view(torch.uint8)
         if call.real is not None:
             self.real = call.real[:: self.heads].contiguous().view(torch.uint8)
         if call.dropout is not None:
             self.bits = [call.dropout.query_bits, call.dropout.key_bits]
             self.drops = (call.dropout.threshold, 1 / (1 - call.dropout.probability))
+        self.spares = {"SPARES": call.spared is not None}
         self.steps = [step for x in self.inputs for step in x.stride()[:3]]
         self.tile = {"WIDTH": room(self.width), "PADDED": call.real is not None}
         self.tile["PRECISION"] = "tf32x3" if query.dtype is torch.float32 else "tf32"
         self.whole = {"DEPTH": room(self.depth), "STEPS": steps, "DROPS": call.dropout is not None}
-        self.whole |= {"OWN": not call.exclude_self}
+        self.whole |= {"OWN": not call.exclude_self, **self.spares}
 
     def ragged(self, *blocks: int) -> bool:
         """Tell whether blocks of rows or columns reach beyond those of a head."""
@@ -181,15 +184,29 @@ def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor
     out, rest = of.rows(of.depth, value), (*of.scale, *of.lines, *of.sizes, *of.drops, *of.steps)
     if of.is_short:
         options = of.tile | of.whole | of.one_block(back=False)
-        run["attend_short"][of.grid(SHORT)](*of.inputs, of.real, *of.bits, out, *rest, **options)
+        run["attend_short"][of.grid(SHORT)](
+            *of.inputs, of.real, of.spared, *of.bits, out, *rest, **options
+        )
         return [out]
     (sums, loads, normalisers), tile = of.numbers(3), of.tile | of.blocks(back=False)
     by_query, by_key = of.grid(tile["QUERIES"]), of.grid(tile["KEYS"])
-    asked, sizes = (*of.inputs[:2], of.real, sums), (of.length, of.width, of.heads, *of.steps[:6])
-    run["row_sums"][by_query](*asked, *of.scale, *sizes, **tile)
-    run["key_loads"][by_key](*asked, loads, *of.scale, call.change, *sizes, **tile)
+    asked, sizes = (*of.inputs[:2], of.real), (of.length, of.width, of.heads, *of.steps[:6])
+    run["row_sums"][by_query](*asked, sums, *of.scale, *sizes, **tile)
+    run["key_loads"][by_key](
+        *asked, of.spared, sums, loads, *of.scale, call.change, *sizes, **tile, **of.spares
+    )
     run["means"][by_query](
-        *of.inputs, of.real, *of.bits, sums, loads, normalisers, out, *rest, **tile, **of.whole
+        *of.inputs,
+        of.real,
+        of.spared,
+        *of.bits,
+        sums,
+        loads,
+        normalisers,
+        out,
+        *rest,
+        **tile,
+        **of.whole,
     )
     return [out, sums, loads, normalisers]
 
@@ -204,14 +221,14 @@ def gradients(call: Call, query: Tensor, key: Tensor, value: Tensor, *kept: Tens
     if of.is_short:
         options = of.tile | of.whole | of.one_block(back=True)
         run["gradients_short"][of.grid(SHORT)](
-            *of.inputs, of.real, *of.bits, *results, *rest, **options
+            *of.inputs, of.real, of.spared, *of.bits, *results, *rest, **options
         )
         return results
     mean, *sums = kept[:-1]
     dots, heard, rests = of.numbers(3)
     options = of.tile | of.whole | of.blocks(back=True)
     by_query, by_key = of.grid(options["QUERIES"]), of.grid(options["KEYS"])
-    inputs = (*of.inputs, of.real, *of.bits, *sums, dots, heard)
+    inputs = (*of.inputs, of.real, of.spared, *of.bits, *sums, dots, heard)
     sizes = (of.length, of.depth, of.heads, *of.steps[9:])
     run["products"][by_query](
         mean, of.inputs[3], dots, *sizes, QUERIES=options["QUERIES"], DEPTH=options["DEPTH"]

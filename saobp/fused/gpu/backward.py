@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 
 from saobp.fused.gpu.tiles import (
+    biased_of,
     changes_of,
     head_in,
     head_of,
@@ -50,6 +51,7 @@ def before_and_after(
     rows,
     load,
     hidden,
+    biased,
     real,
     sums,
     normalisers,
@@ -63,6 +65,7 @@ def before_and_after(
     STEPS: tl.constexpr,
     RAGGED: tl.constexpr,
     PADDED: tl.constexpr,
+    SPARES: tl.constexpr,
     OWN: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
@@ -72,6 +75,8 @@ def before_and_after(
     before = load_numbers(sums, rows, length, float("inf"), RAGGED)[None, :]
     after = load_numbers(normalisers, rows, length, float("inf"), RAGGED)[None, :]
     changes = changes_of(rows, real, length, change, PADDED)[None, :]
+    if SPARES:
+        changes *= biased
     scores = tl.dot(k, tl.trans(q), input_precision=PRECISION) * scale
     if PADDED or RAGGED:
         scores += hidden
@@ -92,6 +97,7 @@ def to_values(
     value,
     given,
     real,
+    spared,
     query_bits,
     key_bits,
     sums,
@@ -130,6 +136,7 @@ def to_values(
     STEPS: tl.constexpr,
     RAGGED: tl.constexpr,
     PADDED: tl.constexpr,
+    SPARES: tl.constexpr,
     DROPS: tl.constexpr,
     OWN: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -150,6 +157,9 @@ def to_values(
     load = load_numbers(loads + first, columns, length, 0.0, RAGGED)[:, None]
     top, wild = top_of(loads + first, length)
     hidden = hidden_of(columns, real, length, PADDED)[:, None]
+    biased = 1.0
+    if SPARES:
+        biased = biased_of(columns, spared + first, length, RAGGED)[:, None]
     if DROPS:
         asked = load_numbers(key_bits + first, columns, length, 0, RAGGED)[:, None]
     found, lost = tl.zeros([KEYS, DEPTH], tl.float32), tl.zeros([KEYS], tl.float32)
@@ -164,6 +174,7 @@ def to_values(
             rows,
             load,
             hidden,
+            biased,
             real,
             sums + first,
             normalisers + first,
@@ -177,6 +188,7 @@ def to_values(
             STEPS,
             RAGGED,
             PADDED,
+            SPARES,
             OWN,
             PRECISION,
         )
@@ -199,6 +211,7 @@ def to_keys(
     value,
     given,
     real,
+    spared,
     query_bits,
     key_bits,
     sums,
@@ -238,6 +251,7 @@ def to_keys(
     STEPS: tl.constexpr,
     RAGGED: tl.constexpr,
     PADDED: tl.constexpr,
+    SPARES: tl.constexpr,
     DROPS: tl.constexpr,
     OWN: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -258,6 +272,9 @@ def to_keys(
     load = load_numbers(loads + first, columns, length, 0.0, RAGGED)[:, None]
     top, wild = top_of(loads + first, length)
     hidden = hidden_of(columns, real, length, PADDED)[:, None]
+    biased = 1.0
+    if SPARES:
+        biased = biased_of(columns, spared + first, length, RAGGED)[:, None]
     if DROPS:
         asked = load_numbers(key_bits + first, columns, length, 0, RAGGED)[:, None]
     hear = load_numbers(heard + first, columns, length, 0.0, RAGGED)[:, None]
@@ -273,6 +290,7 @@ def to_keys(
             rows,
             load,
             hidden,
+            biased,
             real,
             sums + first,
             normalisers + first,
@@ -286,6 +304,7 @@ def to_keys(
             STEPS,
             RAGGED,
             PADDED,
+            SPARES,
             OWN,
             PRECISION,
         )
@@ -307,6 +326,7 @@ def to_queries(
     value,
     given,
     real,
+    spared,
     query_bits,
     key_bits,
     sums,
@@ -346,6 +366,7 @@ def to_queries(
     STEPS: tl.constexpr,
     RAGGED: tl.constexpr,
     PADDED: tl.constexpr,
+    SPARES: tl.constexpr,
     DROPS: tl.constexpr,
     OWN: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -382,13 +403,16 @@ def to_queries(
         if PADDED or RAGGED:
             scores += hidden_of(columns, real, length, PADDED)[None, :]
         attention = tl.exp2(scores - before)
-        once = over(1 + changes * attention, slope, height, STEPS)
+        change_here = changes
+        if SPARES:
+            change_here *= biased_of(columns, spared + first, length, RAGGED)[None, :]
+        once = over(1 + change_here * attention, slope, height, STEPS)
         refined = refined_of(scores, attention, once, load, after, top, wild, OWN)
         through = tl.dot(g, tl.trans(v), input_precision=PRECISION)
         if DROPS:
             asked = load_numbers(key_bits + first, columns, length, 0, RAGGED)[None, :]
             through *= kept_of(asking, asked, threshold, kept)
-        back = to_attention(attention, once, refined, through - dot, hear, changes, OWN)
+        back = to_attention(attention, once, refined, through - dot, hear, change_here, OWN)
         rest += tl.sum(back, 1)
         found += tl.dot(back.to(k.dtype), k, input_precision=PRECISION)
         average += tl.dot(attention.to(k.dtype), k, input_precision=PRECISION)

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from saobp.fused.gpu.tiles import (
+    biased_of,
     changes_of,
     head_in,
     head_of,
@@ -68,6 +69,7 @@ def key_loads(
     query,
     key,
     real,
+    spared,
     sums,
     found,
     scale,
@@ -86,6 +88,7 @@ def key_loads(
     WIDTH: tl.constexpr,
     RAGGED: tl.constexpr,
     PADDED: tl.constexpr,
+    SPARES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Logarithms of the keys' loads: of the product of all messages about a key (Eq. 9)."""
@@ -108,6 +111,8 @@ def key_loads(
             scores - before[None, :]
         )
         load += tl.log2(tl.reduce(messages, 1, product))
+    if SPARES:
+        load *= biased_of(columns, spared + head * length, length, RAGGED)
     tl.store(found + head * length + columns, load, mask=columns < length)
 
 
@@ -117,6 +122,7 @@ def means(
     key,
     value,
     real,
+    spared,
     query_bits,
     key_bits,
     sums,
@@ -149,6 +155,7 @@ def means(
     STEPS: tl.constexpr,
     RAGGED: tl.constexpr,
     PADDED: tl.constexpr,
+    SPARES: tl.constexpr,
     DROPS: tl.constexpr,
     OWN: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -185,7 +192,10 @@ def means(
         else:
             weights = attention * tl.exp2(load - top)
         if not OWN:
-            weights *= over(1 + changes * attention, slope, height, STEPS)
+            change_here = changes
+            if SPARES:
+                change_here *= biased_of(columns, spared + first, length, RAGGED)[None, :]
+            weights *= over(1 + change_here * attention, slope, height, STEPS)
         total += tl.sum(weights, 1)
         if DROPS:
             asked = load_numbers(key_bits + first, columns, length, 0, RAGGED)[None, :]

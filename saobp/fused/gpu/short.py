@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from saobp.fused.gpu.tiles import (
+    biased_of,
     changes_of,
     head_in,
     head_of,
@@ -58,6 +59,7 @@ def attend(
     key,
     value,
     real,
+    spared,
     query_bits,
     key_bits,
     out,
@@ -86,6 +88,7 @@ def attend(
     STEPS: tl.constexpr,
     RAGGED: tl.constexpr,
     PADDED: tl.constexpr,
+    SPARES: tl.constexpr,
     DROPS: tl.constexpr,
     OWN: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -103,7 +106,10 @@ def attend(
         head_of(value, v_sequence, v_head, heads), v_row, places, length, depth, DEPTH, RAGGED
     )
     attention = attention_of(q, k, places, real, scale, length, RAGGED, PADDED, PRECISION)
-    messages = 1 + changes_of(places, real, length, change, PADDED)[:, None] * attention
+    changes = changes_of(places, real, length, change, PADDED)[:, None]
+    if SPARES:
+        changes *= biased_of(places, spared + first, length, RAGGED)[None, :]
+    messages = 1 + changes * attention
     refined = refined_of(attention, messages, over(messages, slope, height, STEPS), OWN, RAGGED)
     if DROPS:
         asking = load_numbers(query_bits + first, places, length, 0, RAGGED)[:, None]
@@ -133,6 +139,7 @@ def gradients(
     value,
     given,
     real,
+    spared,
     query_bits,
     key_bits,
     to_query,
@@ -167,6 +174,7 @@ def gradients(
     STEPS: tl.constexpr,
     RAGGED: tl.constexpr,
     PADDED: tl.constexpr,
+    SPARES: tl.constexpr,
     DROPS: tl.constexpr,
     OWN: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -188,6 +196,8 @@ def gradients(
     )
     attention = attention_of(q, k, places, real, scale, length, RAGGED, PADDED, PRECISION)
     changes = changes_of(places, real, length, change, PADDED)[:, None]
+    if SPARES:
+        changes *= biased_of(places, spared + first, length, RAGGED)[None, :]
     messages = 1 + changes * attention
     once = over(messages, slope, height, STEPS)
     refined = refined_of(attention, messages, once, OWN, RAGGED)

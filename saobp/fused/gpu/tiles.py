@@ -10,7 +10,8 @@ sum over queries of log m, refined probabilities p = e^(s + g - normaliser) / m.
 A program has a head and a block of its queries or keys; `rows` and `columns` are their places in
 the sequence. A tile is (query, key) or (key, query), and what belongs to its queries and keys comes
 in a shape that fits. RAGGED says that blocks reach beyond a head's rows or columns, PADDED that
-some tokens are padding, OWN that a query hears itself too.
+some tokens are padding, SPARES that some keys get no bias: m = 1 and g = 0 there, OWN that a query
+hears itself too.
 """
 
 import triton
@@ -85,6 +86,12 @@ def changes_of(rows, real, length, change, PADDED: tl.constexpr):
     if PADDED:
         return tl.where(tl.load(real + rows, mask=rows < length, other=0) != 0, change, 0.0)
     return change + tl.zeros_like(rows).to(tl.float32)
+
+
+@triton.jit
+def biased_of(columns, spared, length, RAGGED: tl.constexpr):
+    """1 for keys that get a bias, 0 for spared ones."""
+    return tl.where(load_numbers(spared, columns, length, 0, RAGGED) != 0, 0.0, 1.0)
 
 
 @triton.jit

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ def run(
     strengths: Sequence[float] | None = None,
     samples: int = 16,
     tokens: int = 128,
+    spare: str | float | None = None,
     out: Path | None = None,
 ) -> str:
     """Inspect a model, write the page, the CSV and the JSON, and return the table and where they
@@ -40,18 +42,18 @@ def run(
     from saobp.measure import inspect
     from saobp.measure.inspection import explorer, predictions
 
-    inspect.check(factor, strengths, samples, tokens)
+    inspect.check(factor, strengths, samples, tokens, spare)
     items, source = _source(text, images, samples)
     if not items:
         raise ValueError(f"{images or text}: holds no {'pictures' if images else 'text'}")
     folder = out or Path(f"inspect-{Path(name).name}")
     explorer.refuse_unwritable(folder)
     started, opened = time.perf_counter(), _opened(name, bool(images))
-    asked = {"factor": factor, "samples": samples, "tokens": tokens}
+    asked = {"factor": factor, "samples": samples, "tokens": tokens, "spare": spare}
     found = inspect.examine(
         opened.model, opened.tokenizer, items, strengths=strengths, progress=True, **asked
     )
-    few = {"samples": samples, "tokens": tokens, "progress": True}
+    few = {"samples": samples, "tokens": tokens, "progress": True, "spare": spare}
     found.predictions = predictions.perplexities(
         opened.model, opened.tokenizer, items, factor, found.grid, **few
     )
@@ -69,7 +71,8 @@ def run(
     files = explorer.write(folder, opened.name, found, shown, facts)
     rows = explorer.layer_rows(found)
     strength = "" if factor in WITHOUT_MESSAGES else f", λ = {found.strengths[0]:g}"
-    return f"{explorer.terminal(rows)}\n\n{factor}{strength}; {files[0]}"
+    spared = "" if spare is None else f", spare = {spare}"
+    return f"{explorer.terminal(rows)}\n\n{factor}{strength}{spared}; {files[0]}"
 
 
 def _opened(name: str, pictures: bool) -> Opened:
@@ -105,19 +108,8 @@ def _source(text: Path | None, images: Path | None, samples: int) -> tuple[list[
             )
         if not images.is_dir():
             raise ValueError(f"{images}: no such folder of pictures")
-        from PIL import Image
-
-        files, pictures = (
-            [file for file in sorted(images.iterdir()) if file.suffix.lower() in PICTURES],
-            [],
-        )
-        for file in files[:samples]:
-            try:
-                with Image.open(file) as picture:
-                    pictures.append(picture.convert("RGB"))
-            except OSError as error:
-                raise ValueError(f"{file}: is no whole picture ({error})") from None
-        return pictures, f"pictures of {images.name}"
+        files = [file for file in sorted(images.iterdir()) if file.suffix.lower() in PICTURES]
+        return [_picture(file) for file in files[:samples]], f"pictures of {images.name}"
     if text is not None:
         try:
             lines = [line.strip() for line in text.read_text(encoding="utf-8").splitlines()]
@@ -130,3 +122,19 @@ def _source(text: Path | None, images: Path | None, samples: int) -> tuple[list[
     from saobp.measure.prose import prose
 
     return prose(), "paragraphs of the embedded prose"
+
+
+def _picture(file: Path) -> Any:
+    """Return a picture. Raises ValueError for one that is not whole, or too large to be held."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(file) as picture:
+                return picture.convert("RGB")
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        most = Image.MAX_IMAGE_PIXELS // 10**6
+        raise ValueError(f"{file}: has over {most} million pixels; make it smaller") from None
+    except (OSError, SyntaxError) as error:
+        raise ValueError(f"{file}: is no whole picture ({error})") from None

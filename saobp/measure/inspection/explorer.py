@@ -54,6 +54,8 @@ DRAWN = {
 }
 """What the page computes of a map."""
 
+# what `write` leaves in a folder
+FILES = ("index.html", "attention.csv", "attention.json", "perplexity.csv")
 ASSETS = files("saobp.measure.inspection") / "assets"
 UNITS = {"entropy": "nats", "indirect_entropy": "nats", "column_mass_maximum": "queries"}
 SHOWN = tuple(name for name in MEASURES if name != "moved")
@@ -168,8 +170,13 @@ def fragment(data: dict[str, Any]) -> str:
 
 def refuse_unwritable(folder: Path) -> None:
     """Raise PermissionError in one line if a folder, or the one it would be made in, cannot be
-    written to.
+    written to; ValueError if it has files of these names that no inspection wrote.
     """
+    foreign = [name for name in FILES if (folder / name).exists() and not _inspected(folder)]
+    if foreign:
+        raise ValueError(
+            f"{folder / foreign[0]}: is there, and no inspection wrote it; choose another --out"
+        )
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     try:
         with tempfile.TemporaryFile(dir=there):
@@ -178,6 +185,15 @@ def refuse_unwritable(folder: Path) -> None:
         raise PermissionError(
             f"{folder}: cannot be written ({error.strerror}); choose another with --out"
         ) from None
+
+
+def _inspected(folder: Path) -> bool:
+    """Tell whether a folder is what an inspection wrote."""
+    try:
+        said = json.loads((folder / "attention.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(said, dict) and {"model", "factor", "strengths"} <= said.keys()
 
 
 def write(
@@ -221,6 +237,7 @@ def summary(name: str, found: Inspection, facts: dict[str, Any]) -> dict[str, An
         "heads": heads,
         "causal": found.causal,
         "factor": found.factor,
+        "spare": found.spare,
         "strengths": list(found.strengths),
         "texts": found.values.samples,
         "tokens": found.tokens,

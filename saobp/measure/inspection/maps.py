@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saobp.equations.refine import refine
+from saobp.equations.sparing import Spare, check_spare, spared_keys
 from saobp.models.apply import apply, raw_attentions
 from saobp.models.supported import (
     is_causal_module,
@@ -103,7 +104,11 @@ def maps_of(model: nn.Module, sample: Sample) -> list[Float[Tensor, "head L L"]]
 
 
 def one_step(
-    maps: Float[Tensor, "*head L L"], factor: str, strength: float, causal: bool
+    maps: Float[Tensor, "*head L L"],
+    factor: str,
+    strength: float,
+    causal: bool,
+    spare: Spare = None,
 ) -> Tensor:
     """Refine maps; what a layer's mask hid from a query stays hidden, as in `saobp.apply`.
 
@@ -113,9 +118,12 @@ def one_step(
     # also where a factor has no strength: the curves start at plain attention
     if strength == 0:
         return maps
-    refined = refine(maps, factor, strength, causal=causal).masked_fill(
-        (maps == 0).all(-3, keepdim=True), 0
-    )
+    hidden = (maps == 0).all(-3, keepdim=True)
+    check_spare(spare, factor, causal=causal)
+    if spare is not None:
+        spare = spared_keys(spare, maps, ~hidden).squeeze(-2)
+    refined = refine(maps, factor, strength, causal=causal, spare=spare)
+    refined = refined.masked_fill(hidden, 0)
     return refined / refined.sum(-1, keepdim=True)
 
 

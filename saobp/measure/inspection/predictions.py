@@ -46,6 +46,7 @@ def perplexities(
     samples: int = 16,
     tokens: int = 128,
     progress: bool = False,
+    spare: str | float | None = None,
 ) -> list[dict[str, Any]]:
     """Return the perplexity of a model as `saobp.apply` refines it, one row per strength.
 
@@ -72,7 +73,7 @@ def perplexities(
         return []
     sums, counts = np.empty((len(strengths), len(chosen))), np.empty(len(chosen))
     for at, strength in enumerate(tqdm(strengths, unit="λ", desc=taken, disable=not progress)):
-        apply(refined, factor if strength else "none", strength or 0.1)
+        apply(refined, factor if strength else "none", strength or 0.1, spare=spare)
         with torch.inference_mode():
             for text, sample in enumerate(chosen):
                 losses = loss(refined, sample, tokenizer)

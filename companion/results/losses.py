@@ -1,0 +1,164 @@
+"""Rows of held-out loss: encoders trained from scratch, when they start to learn, and branches of one
+trunk.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import log
+
+import numpy as np
+import pandas as pd
+
+from companion.beyond import strengths
+from companion.records import tracked
+from companion.records.schema import Record
+from companion.results.row import CONTRAST, Endpoint, Row
+from companion.results.study import Study
+from companion.setup import labels
+from companion.setup.sizes_and_strengths import strength_of
+from companion.statistics import geometric_interval, mean_interval, trajectories
+from companion.statistics.intervals import LEVEL
+from companion.statistics.seeds import branch_gaps, metric, seed_gap
+
+LOSS = Endpoint("held-out loss", "nats", -1, planned="held-out loss at the last step")
+ON_WIKITEXT = Endpoint("loss on WikiText-103", "nats", -1)
+# by which loss a run has started to learn, and the endpoint that it gives
+STARTS = {
+    "curve": Endpoint(
+        "start of learning",
+        "ratio of steps",
+        -1,
+        planned="step at which the held-out loss passes 5 nats",
+        reference=1.0,
+    ),
+    "training": Endpoint("start of learning by training loss", "ratio of steps", -1, reference=1.0),
+}
+START_AND_END = Endpoint("start of learning and final loss", "r", of_what="runs")
+RERUN = Endpoint("held-out loss of the same seed", "nats", of_what="re-runs")
+BRANCH = Endpoint("held-out loss", "nats", -1, of_what="trunks", planned="primary")
+SIZES = Endpoint("held-out loss of all sizes", "nats", -1, of_what="pairs of runs")
+STRENGTHS = Endpoint("held-out loss by strength", "nats", of_what="seeds")
+UNLIKE = Endpoint("strengths", "strengths", of_what="strengths")
+PARAMETERS = Endpoint("parameters", "million")
+TOKENS = Endpoint("tokens read", "million")
+STRENGTH = Endpoint("strength", "nats")
+
+
+def rows(study: Study) -> Iterator[Row]:
+    """Yield the rows of a study's encoders, one model after the other, and of its branches."""
+    models = study.models("pretrain")
+    for model in models:
+        runs = study.runs("pretrain", model=model)
+        suffix = f", {labels.model_title(model)}" if len(models) > 1 else ""
+        yield from _losses(study, runs, suffix)
+        yield from _starts(study, runs, suffix)
+    yield from _reruns(study)
+    yield from _branches(study)
+    for run in study.runs("beyond"):
+        yield from _strengths(study, run)
+
+
+def _losses(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[Row]:
+    """Yield the last held-out loss of each algorithm − Original's, and its mean."""
+    model = runs[0]["parameters"]["model"]
+    algorithms = [name for name in labels.ALGORITHMS if _of(runs, name)]
+    for endpoint, read in (
+        (LOSS, metric("perplexity")),
+        (ON_WIKITEXT, metric("wikitext", "perplexity")),
+    ):
+        named = replace(endpoint, name=endpoint.name + suffix)
+        for algorithm in algorithms:
+            title = labels.algorithm_title(algorithm)
+            if algorithm != "original":
+                found = seed_gap(runs, read, (algorithm, "original"), log=True)
+                if found is not None:
+                    yield study.row(named, f"{title} − Original", found, model)
+            losses = [log(value) for run in _of(runs, algorithm) if (value := read(run))]
+            if losses:
+                yield study.level(named, title, np.mean(losses), len(losses), model)
+    metrics = [run["metrics"] for run in runs]
+    parameters = max(found.get("parameters") or 0 for found in metrics)
+    tokens = max(found.get("tokens") or 0 for found in metrics)
+    strength = max(run["parameters"]["strength"] or 0 for run in runs)
+    for endpoint, what, value in (
+        (PARAMETERS, "largest", parameters / 1e6),
+        (TOKENS, "most", tokens / 1e6),
+        (STRENGTH, "High", strength),
+    ):
+        named = replace(endpoint, name=endpoint.name + suffix)
+        yield study.level(named, what, value, model=model)
+
+
+def _of(runs: Sequence[Record], algorithm: str) -> list[Record]:
+    return [run for run in runs if run["parameters"]["algorithm"] == algorithm]
+
+
+def _starts(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[Row]:
+    """Yield when High starts to learn over when Original does, and how start and end go together.
+
+    ElemMul hardly starts in these steps and is left out of the correlation.
+    """
+    model = runs[0]["parameters"]["model"]
+    for by, endpoint in STARTS.items():
+        starts = trajectories.starts(runs, by)
+        wide = starts.pivot(index="seed", columns="algorithm", values="start")
+        if {"high", "original"} <= set(wide):
+            ratios = (wide["high"] / wide["original"]).dropna()
+            if len(ratios):
+                named = replace(endpoint, name=endpoint.name + suffix)
+                yield study.row(named, "High / Original", geometric_interval(ratios), model)
+    begun = trajectories.starts(runs).query("algorithm != 'elemmul'").dropna()
+    if len(begun) >= trajectories.FEW:
+        r = float(np.corrcoef(begun["start"], begun["end"])[0, 1])
+        named = replace(START_AND_END, name=START_AND_END.name + suffix)
+        yield study.level(named, "all but ElemMul", r, len(begun), model)
+
+
+def _reruns(study: Study) -> Iterator[Row]:
+    """Yield how far a re-run of the same seed ends from the first run, at most."""
+    pairs = tracked.repeats().query("study == @study.name")
+    names = {run["name"] for run in study.records if run["stage"] in ("pretrain", "branched")}
+    own = pairs[pairs["record"].isin(names)]
+    if len(own):
+        apart = (own["second"] - own["first"]).abs()
+        yield study.level(RERUN, "second − first at most", apart.max(), len(apart))
+
+
+def _branches(study: Study) -> Iterator[Row]:
+    """Yield a branch's held-out loss − that of Original's branch of the same trunk."""
+    runs = study.runs("branched")
+    for algorithm in ("high", "uniform"):
+        gaps = branch_gaps(runs, (algorithm, "original"))
+        if gaps:
+            contrast = f"{labels.algorithm_title(algorithm)} − Original"
+            model = runs[0]["parameters"]["model"]
+            if algorithm == "high":
+                yield study.level(STRENGTH, "High", strength_of(model), model=model)
+            yield study.row(BRANCH, contrast, mean_interval([*gaps.values()]), model)
+
+
+def _strengths(study: Study, run: Record) -> Iterator[Row]:
+    """Yield the loss at each strength, how many differ from λ = 0, and High beside Original over all
+    sizes.
+    """
+    metrics, model = run["metrics"], run["parameters"]["model"]
+    swept = strengths.sweep(metrics.get("strengths") or [])
+    if len(swept):
+        fixed = swept[~swept["strength"].isin(strengths.TAUGHT)]
+        for strength, losses in fixed.groupby("strength")["loss"]:
+            yield study.level(STRENGTHS, f"{strength:g}", losses.mean(), len(losses), model)
+        compared = strengths.against_plain(swept)
+        if len(compared):
+            unlike = int((compared["p_holm"] < LEVEL).sum())
+            yield study.level(UNLIKE, "unlike 0 after Holm", unlike, len(compared), model)
+    if metrics.get("larger"):
+        found = sizes(run)
+        gaps = (found["refined"] - found["plain"]).tolist()
+        yield study.row(SIZES, CONTRAST, mean_interval(gaps))
+
+
+def sizes(run: Record) -> pd.DataFrame:
+    """Return the pairs of runs of every size that a record of notebook 12 has, with High and
+    without.
+    """
+    return strengths.pairs(strengths.by_size(run))

@@ -1,0 +1,396 @@
+"""What the records of the study `learning` say: ratios of times to learn, read as the plan says.
+
+`python -m companion.studies.learning.read [--out FOLDER] [--plan FILE]` prints what is there.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import exp, isfinite, log, nan
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from companion import records
+from companion.beyond import plan
+from companion.setup import paths
+from companion.statistics import holm, level_at, mean_interval
+from companion.statistics.intervals import LEVEL
+from companion.statistics.time_to_learn import Ratio, Row, Times, log_differences, ratio, row
+from companion.studies.learning import design
+from companion.studies.learning.design import HIGH, ORIGINAL, Learning, Run
+
+# name for readers -> hops; the first is the plan's
+ENDPOINTS = {
+    "steps to 90 % of two and three hops": (2, 3),
+    "steps to 90 % of two hops": (2,),
+    "steps to 90 % of three hops": (3,),
+}
+PLANNED_ENDPOINT = next(iter(ENDPOINTS))
+AT_BEST_RATES = (f"{HIGH} at its best rate", f"{ORIGINAL} at its best rate")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs of one arm at one rate and width."""
+
+    width: int
+    arm: str
+    rate: float
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One comparison, and what the plan's rule makes of it.
+
+    `interval` is the one that decides, at its `level`. `outcome`: of the primary contrast a key of
+    the plan's `outcomes`, "" before its last reading if nothing is decided; of a secondary one
+    "sooner", "later", "within the margin" or "open", by `adjusted`, its p-value after Holm.
+    """
+
+    row: Row
+    level: float = 1 - LEVEL
+    interval: tuple[float, float] = (nan, nan)
+    outcome: str = ""
+    p: float = nan
+    adjusted: float = nan
+
+
+@dataclass(frozen=True)
+class Level:
+    """The time to learn of one cell: geometric mean over seeds, in steps."""
+
+    cell: Cell
+    steps: float
+    n: int
+    unreached: tuple[str, ...]
+    best: bool = False
+
+
+@dataclass
+class Study:
+    """The plan and the records that there are."""
+
+    planned: Learning
+    made: dict[Run, dict[str, Any]] = field(default_factory=dict)
+
+    def seeds(self, cell: Cell) -> set[int]:
+        """Return the seeds that a cell has records of."""
+        return {run.seed for run in self.made if _cell(run) == cell}
+
+    def times(self, cell: Cell, hops: int, seeds: Iterable[int]) -> Times:
+        """Return a cell's steps to learn some number of hops, by seed."""
+        found = {}
+        for seed in seeds:
+            run = Run(cell.width, cell.arm, cell.rate, seed)
+            if run in self.made:
+                found[str(seed)] = design.time_to_learn(self.planned, self.made[run], hops)
+        return found
+
+    def compare(
+        self, first: Cell, second: Cell, seeds: Iterable[int], hops: Sequence[int]
+    ) -> Ratio | None:
+        """Compare two cells over those of the seeds that both have."""
+        shared = sorted(self.seeds(first) & self.seeds(second) & {*seeds})
+        sides = [[self.times(cell, number, shared) for number in hops] for cell in (first, second)]
+        return ratio(*sides, self.planned.steps)
+
+    def best(self, runs: Sequence[Run]) -> dict[str, float]:
+        """Return each arm's best rate; none while one of the runs that choose it is missing."""
+        if not all(run in self.made for run in runs):
+            return {}
+        return design.chosen_rates(self.planned, {run: self.made[run] for run in runs})
+
+    def best_here(self) -> dict[str, float]:
+        """Return the best rates at the usual width."""
+        return self.best(self.planned.rate_runs())
+
+    def best_at(self, width: int) -> dict[str, float]:
+        """Return the best rates that a width takes."""
+        if width == self.planned.width:
+            return self.best_here()
+        return self.best(self.planned.wide_rate_runs())
+
+
+def _cell(run: Run) -> Cell:
+    return Cell(run.width, run.arm, run.rate)
+
+
+def load(planned: Learning, folder: Path) -> Study:
+    """Read the records of a folder.
+
+    Raises ValueError, one line that names the file, for one that cannot be read, is of another
+    exam, or has an arm, rate, width or seed that the plan has not.
+    """
+    study = Study(planned)
+    for path in sorted(folder.glob("*.json")):
+        record = records.read(path)
+        parameters = {key: record["parameters"].get(key) for key in Run.__dataclass_fields__}
+        run = Run(**parameters)
+        _refuse_unplanned(planned, run, path)
+        design.refuse_another_recipe(planned, run, record, path)
+        study.made[run] = record
+    return study
+
+
+def _refuse_unplanned(planned: Learning, run: Run, path: Path) -> None:
+    """Raise ValueError for a run that the plan has not."""
+    scale = planned.scale
+    seeds = {*planned.seeds, *planned.rates.seeds, *scale.seeds, *scale.rate_seeds}
+    known = {
+        "arm": [*planned.arms],
+        "rate": planned.rates.values,
+        "width": [planned.width, *scale.widths],
+        "seed": sorted(seeds),
+    }
+    for key, values in known.items():
+        value = getattr(run, key)
+        if value not in values:
+            raise ValueError(f"{path}: {key} {value} is none of the plan's: remove it")
+
+
+def rate_levels(study: Study) -> list[Level]:
+    """Return the time to learn at every rate that was tried, and which is an arm's best."""
+    planned, found = study.planned, []
+    for runs in (planned.rate_runs(), planned.wide_rate_runs()):
+        best = study.best(runs)
+        for cell in sorted({_cell(run) for run in runs}, key=lambda cell: (cell.arm, cell.rate)):
+            made = [run for run in runs if run in study.made and _cell(run) == cell]
+            ends = [design.endpoint(planned, study.made[run]) for run in made]
+            if ends:
+                unreached = tuple(str(run.seed) for run in made if not _reached(study, run))
+                is_best = best.get(cell.arm) == cell.rate
+                steps = exp(float(np.mean(ends)))
+                found.append(Level(cell, steps, len(ends), unreached, is_best))
+    return found
+
+
+def _reached(study: Study, run: Run) -> bool:
+    """Tell whether a run has learned every number of hops of the endpoint."""
+    times = (design.time_to_learn(study.planned, study.made[run], hops) for hops in design.HOPS)
+    return all(time is not None for time in times)
+
+
+def primary(study: Study) -> list[Reading]:
+    """Return the primary contrast at each analysis of the plan whose seeds have all run.
+
+    An O'Brien-Fleming bound decides at each. After a decision the later ones are beside it.
+    """
+    best, planned = study.best_here(), study.planned
+    readings: list[Reading] = []
+    if not best:
+        return readings
+    high, original = (Cell(planned.width, arm, best[arm]) for arm in (HIGH, ORIGINAL))
+    shared = study.seeds(high) & study.seeds(original)
+    for n in planned.primary.analyses:
+        seeds = planned.seeds[:n]
+        if shared.issuperset(seeds):
+            compared = study.compare(high, original, seeds, ENDPOINTS[PLANNED_ENDPOINT])
+            readings.append(_at_analysis(planned, compared, n))
+    return readings
+
+
+def _at_analysis(planned: Learning, compared: Ratio | None, n: int) -> Reading:
+    """Read the primary contrast at an analysis of so many seeds."""
+    analyses, margin = planned.primary.analyses, planned.primary.margin
+    made = row(design.NAME, PLANNED_ENDPOINT, AT_BEST_RATES, compared)
+    level = level_at(analyses, n)
+    low, high = _ends(compared, level)
+    outcome = ""
+    if high < 0 or low > 0:
+        sooner = (high < 0) == (planned.primary.direction < 0)
+        outcome = "supported" if sooner else "contradicted"
+    elif n == analyses[-1]:
+        within = -log(1 + margin) < low and high < log(1 + margin)
+        outcome = "no effect" if within else "imprecise"
+    p = nan if compared is None else compared.logs.p
+    return Reading(made, level, (exp(low), exp(high)), outcome, p)
+
+
+def _ends(compared: Ratio | None, level: float) -> tuple[float, float]:
+    """Return the ends of an interval of logarithms at a level; NaN where there is none."""
+    if compared is None or compared.logs.error is None:
+        return nan, nan
+    reach = compared.logs.error.reach(level)
+    return compared.logs.value - reach, compared.logs.value + reach
+
+
+def secondaries(study: Study) -> list[Reading]:
+    """Return the plan's secondary contrasts, each at Original's best rate, Holm over all of them.
+
+    Each is read over the plan's seeds that its two arms have. A contrast without runs has no
+    number, and counts for Holm as one whose p-value is 1.
+    """
+    best, planned = study.best_here(), study.planned
+    family = [entry for entry in planned.secondary if entry.margin is not None]
+    compared: list[Ratio | None] = []
+    for entry in family:
+        found = None
+        if best:
+            cells = [Cell(planned.width, arm, best[ORIGINAL]) for arm in _sides(entry.contrast)]
+            found = study.compare(*cells, planned.seeds, ENDPOINTS[PLANNED_ENDPOINT])
+        compared.append(found)
+    ps = [
+        1.0 if found is None or not isfinite(found.logs.p) else found.logs.p for found in compared
+    ]
+    return [
+        _secondary(entry, found, p, adjusted)
+        for entry, found, p, adjusted in zip(family, compared, ps, holm(ps), strict=True)
+    ]
+
+
+def _sides(contrast: str) -> tuple[str, str]:
+    """Return the two arms of "detached / original"."""
+    first, _, second = contrast.partition(" / ")
+    return first, second
+
+
+def _secondary(entry: plan.Endpoint, compared: Ratio | None, p: float, adjusted: float) -> Reading:
+    made = row(design.NAME, PLANNED_ENDPOINT, _sides(entry.contrast), compared)
+    low, high = _ends(compared, 1 - LEVEL)
+    room = log(1 + entry.margin)
+    if compared is None:
+        outcome = ""
+    elif adjusted < LEVEL:
+        outcome = "sooner" if compared.logs.value < 0 else "later"
+    else:
+        outcome = "within the margin" if -room < low and high < room else "open"
+    return Reading(made, 1 - LEVEL, (exp(low), exp(high)), outcome, p, adjusted)
+
+
+def by_hops(study: Study) -> list[Row]:
+    """Return the primary and the secondary contrasts for two and for three hops, which are beside.
+
+    The primary contrast is over all seeds that have run, decided or not.
+    """
+    best, planned = study.best_here(), study.planned
+    if not best:
+        return []
+    width, rate = planned.width, best[ORIGINAL]
+    contrasts = {AT_BEST_RATES: (Cell(width, HIGH, best[HIGH]), Cell(width, ORIGINAL, rate))}
+    for entry in planned.secondary:
+        if entry.margin is not None:
+            sides = _sides(entry.contrast)
+            contrasts[sides] = tuple(Cell(width, arm, rate) for arm in sides)
+    found = []
+    for sides, cells in contrasts.items():
+        for endpoint, hops in ENDPOINTS.items():
+            if endpoint != PLANNED_ENDPOINT or sides == AT_BEST_RATES:
+                compared = study.compare(*cells, planned.seeds, hops)
+                found.append(row(design.NAME, endpoint, sides, compared))
+    return found
+
+
+def by_width(study: Study) -> dict[int, dict[str, float]]:
+    """Return High / Original at the best rates of each width: width -> seed -> log ratio."""
+    found = {}
+    for width in (study.planned.width, *study.planned.scale.widths):
+        best = study.best_at(width)
+        if best:
+            sides = [
+                [
+                    study.times(Cell(width, arm, best[arm]), hops, study.planned.scale.seeds)
+                    for hops in design.HOPS
+                ]
+                for arm in (HIGH, ORIGINAL)
+            ]
+            found[width] = log_differences(*sides, study.planned.steps)
+    return {width: logs for width, logs in found.items() if logs}
+
+
+def scale(study: Study) -> list[Row]:
+    """Return High / Original at each width, its change per doubling, and how the middle one fits.
+
+    The change is the least-squares slope of each seed's log ratio over log2 of the width, over the
+    seeds that every width has; the middle width beside the line between the two others.
+    """
+    best = {width: study.best_at(width) for width in by_width(study)}
+    seeds, found = study.planned.scale.seeds, []
+    for width, rates in best.items():
+        cells = [Cell(width, arm, rates[arm]) for arm in (HIGH, ORIGINAL)]
+        for endpoint, hops in ENDPOINTS.items():
+            compared = study.compare(*cells, seeds, hops)
+            named = f"{endpoint}, width {width}"
+            found.append(row(design.NAME, named, AT_BEST_RATES, compared))
+    logs = by_width(study)
+    if len(logs) == 1 + len(study.planned.scale.widths):
+        found += [_over_widths("change per doubling of the width", slopes(logs))]
+        found += [_over_widths("middle width over the line between the others", bends(logs))]
+    return found
+
+
+def _over_widths(endpoint: str, values: Sequence[float]) -> Row:
+    """Return a row of logarithms, one a seed, as a ratio."""
+    compared = Ratio(mean_interval(values)) if values else None
+    return row(design.NAME, endpoint, AT_BEST_RATES, compared)
+
+
+def _grid(logs: dict[int, dict[str, float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return log2 of the widths, and the log ratios (width, seed) of the seeds that all have."""
+    widths = sorted(logs)
+    shared = sorted(set.intersection(*(set(logs[width]) for width in widths)))
+    values = np.array([[logs[width][seed] for seed in shared] for width in widths])
+    return np.log2(widths), values.reshape(len(widths), len(shared))
+
+
+def slopes(logs: dict[int, dict[str, float]]) -> list[float]:
+    """Return each seed's least-squares slope of the log ratio over log2 of the width."""
+    doublings, values = _grid(logs)
+    centred = doublings - doublings.mean()
+    return (centred @ values / (centred @ centred)).tolist()
+
+
+def bends(logs: dict[int, dict[str, float]]) -> list[float]:
+    """Return how far each seed's middle width lies above the line between the narrowest and the
+    widest.
+    """
+    doublings, values = _grid(logs)
+    middle = len(doublings) // 2
+    part = (doublings[middle] - doublings[0]) / (doublings[-1] - doublings[0])
+    line = (1 - part) * values[0] + part * values[-1]
+    return (values[middle] - line).tolist()
+
+
+def rows(study: Study) -> list[Row]:
+    """Return every comparison of the study for the table of results."""
+    found = [reading.row for reading in (*primary(study)[-1:], *secondaries(study))]
+    whole = [one for one in by_hops(study) if one.endpoint != PLANNED_ENDPOINT]
+    return [one for one in (*found, *whole, *scale(study)) if one.n]
+
+
+def as_text(study: Study) -> str:
+    """Write what there is, one line a number."""
+    lines = [f"{len(study.made)} records"]
+    for level in rate_levels(study):
+        mark = " best" if level.best else ""
+        cell = f"width {level.cell.width} {level.cell.arm} at {level.cell.rate:g}"
+        lines.append(f"{cell}: {level.steps:.0f} steps, n {level.n}{mark}, never {level.unreached}")
+    for reading in (*primary(study), *secondaries(study)):
+        low, high = reading.interval
+        rule = f"{100 * reading.level:.1f} % [{low:.2f}, {high:.2f}], p {reading.p:.2g}"
+        rule += f", Holm {reading.adjusted:.2g}: {reading.outcome or 'not decided'}"
+        lines.append(f"{_line(reading.row)} | {rule}")
+    lines += [_line(one) for one in (*by_hops(study), *scale(study))]
+    return "\n".join(lines)
+
+
+def _line(one: Row) -> str:
+    number = f"{one.estimate:.3f} [{one.low:.3f}, {one.high:.3f}]"
+    return f"{one.endpoint} | {one.contrast} | {number} | n {one.n}, never {one.unreached}"
+
+
+@click.command(help="Print what the records of the study say.")
+@click.option("--plan", "file", type=click.Path(path_type=Path), default=plan.file)
+@click.option("--out", type=click.Path(path_type=Path), default=lambda: paths.results(design.NAME))
+def main(file: Path, out: Path) -> None:
+    """Print what the records in a folder say."""
+    try:
+        planned = plan.section(file, design.NAME, Learning)
+        click.echo(as_text(load(planned, out)))
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""How well the cosine of an encoder's embeddings tells similar sentences, and what a change is
+worth.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+from sklearn.metrics import roc_auc_score
+from torch import nn
+
+from companion.beyond.inserted import embeddings
+from companion.data.sources import Source
+from companion.data.task_rows import load_reported
+from companion.records.schema import Split
+from companion.statistics.intervals import LEVEL, TAILS
+from companion.statistics.paired import RESAMPLES
+
+# quantiles of the interval that two one-sided tests read
+TEST_TAILS = (LEVEL, 1 - LEVEL)
+MEAN = "mean"
+
+# by benchmark
+Values = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs of sentences of a benchmark's train split, or a draw of them."""
+
+    first: list[str]
+    second: list[str]
+    gold: np.ndarray
+    split: Split
+
+
+def load(name: str, limit: int | None, source: Source) -> Pairs:
+    """Load a benchmark's train pairs, or draw `limit` of them with seed 0."""
+    spec, rows, split = load_reported(name, source, split="train", limit=limit)
+    first, second = spec.texts
+    return Pairs(rows[first][:], rows[second][:], np.asarray(rows["label"][:]), split)
+
+
+@torch.inference_mode()
+def cosines(model: nn.Module, tokenizer: Any, sets: Mapping[str, Pairs]) -> dict[str, np.ndarray]:
+    """Return the cosine of the mean-pooled embeddings of each pair, by benchmark.
+
+    A text that stands in several pairs is embedded once.
+    """
+    texts = dict.fromkeys(text for pairs in sets.values() for text in pairs.first + pairs.second)
+    row_of = {text: row for row, text in enumerate(texts)}
+    rows = embeddings(model, tokenizer, list(texts))
+    similarity = {}
+    for name, pairs in sets.items():
+        first = rows[[row_of[text] for text in pairs.first]]
+        second = rows[[row_of[text] for text in pairs.second]]
+        similarity[name] = torch.cosine_similarity(first, second).double().numpy()
+    return similarity
+
+
+def score(name: str, predicted: np.ndarray, gold: np.ndarray) -> float:
+    """Return Spearman's correlation on STS-B, else the area under the ROC curve, in percent."""
+    if name == "stsb":
+        return float(100 * stats.spearmanr(predicted, gold).statistic)
+    return float(100 * roc_auc_score(gold, predicted))
+
+
+def differences(
+    predicted: Values, plain: Values, gold: Values, draws: int = RESAMPLES
+) -> dict[str, dict[str, Any]]:
+    """Return each benchmark's change of score in points, and the change of the mean over them.
+
+    With the 95 % and the 90 % percentile interval of a paired bootstrap over pairs, drawn within
+    each benchmark.
+    """
+    changes, resampled = {}, {}
+    for number, name in enumerate(gold):
+        after = score(name, predicted[name], gold[name])
+        changes[name] = after - score(name, plain[name], gold[name])
+        random = np.random.default_rng([0, number])
+        rows = random.integers(len(gold[name]), size=(draws, len(gold[name])))
+        after = resampled_scores(name, predicted[name], gold[name], rows)
+        resampled[name] = after - resampled_scores(name, plain[name], gold[name], rows)
+    changes[MEAN] = float(np.mean(list(changes.values())))
+    resampled[MEAN] = np.mean(list(resampled.values()), axis=0)
+    return {
+        name: {
+            "difference": change,
+            "interval": np.quantile(resampled[name], TAILS).tolist(),
+            "interval_90": np.quantile(resampled[name], TEST_TAILS).tolist(),
+        }
+        for name, change in changes.items()
+    }
+
+
+def resampled_scores(
+    name: str, predicted: np.ndarray, gold: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+    """Return `score` of each draw (draw, pair) of the pairs; both scores are functions of ranks."""
+    ranks = stats.rankdata(predicted[rows], axis=-1)
+    if name == "stsb":
+        gold_ranks = stats.rankdata(gold[rows], axis=-1)
+        return 100 * stats.pearsonr(ranks, gold_ranks, axis=-1).statistic
+    positive = gold[rows] == 1
+    count = positive.sum(-1)
+    others = positive.shape[-1] - count
+    # of Mann and Whitney: pairs of a positive and a negative in the right order
+    ordered = np.where(positive, ranks, 0).sum(-1) - count * (count + 1) / 2
+    return 100 * ordered / (count * others)

@@ -1,0 +1,134 @@
+"""Eq. 9-11 as they are written, in float64, as an attention function of transformers: the oracle
+of every path.
+
+`literal` makes a plain model attend by it: its own scores, mask and softmax, then for the modules
+named the product over all messages. Nothing of `saobp` is used.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+NAME = "literal"
+
+HIDDEN = -1000.0
+"""An additive mask hides a key at this number and below."""
+
+
+def literal(
+    model: nn.Module,
+    refined: Iterable[str],
+    strength: float | Tensor = 0.5,
+    *,
+    factor: str = "high",
+    exclude_self: bool = True,
+) -> nn.Module:
+    """Make a plain model attend by Eq. 9-11 in the modules named, by a plain softmax elsewhere."""
+    model.set_attn_implementation(NAME)
+    for name in refined:
+        model.get_submodule(name).literal = (factor, strength, exclude_self)
+    return model
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    position_bias: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """Attend as transformers asks an attention function to; dropout is left out."""
+    query, key, value = query.double(), key.double(), value.double()
+    scores = scores_of(query, key, scaling, position_bias, attention_mask)
+    shown = shown_pairs(module, scores, attention_mask, is_causal)
+    attention = scores.masked_fill(~shown, -math.inf).softmax(-1)
+    # a row that may look at nothing: nobody's business
+    attention = attention.nan_to_num(0.0)
+    if hasattr(module, "literal"):
+        attention = refined(attention, shown, *module.literal)
+    values = value.repeat_interleave(query.shape[1] // value.shape[1], 1)
+    output = (attention @ values).transpose(1, 2).contiguous()
+    return output.to(next_dtype(module, output)), attention
+
+
+def next_dtype(module: nn.Module, output: Tensor) -> torch.dtype:
+    """Return the type that the layers after an attention function compute in."""
+    types = [parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()]
+    return types[0] if types else output.dtype
+
+
+def scores_of(
+    query: Tensor, key: Tensor, scaling: float | None, bias: Tensor | None, mask: Tensor | None
+) -> Tensor:
+    """Return the model's scores: scaled products, and whatever it adds to them."""
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    keys = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+    scores = query @ keys.mT * scaling
+    if bias is not None:
+        scores = scores + bias.double()
+    if mask is not None and mask.dtype != torch.bool:
+        scores = scores + mask.double()
+    return scores
+
+
+def shown_pairs(
+    module: nn.Module, scores: Tensor, mask: Tensor | None, is_causal: bool | None
+) -> Tensor:
+    """Return which query may look at which key, (batch, head, query, key)."""
+    queries, keys = scores.shape[-2:]
+    if mask is not None:
+        shown = mask if mask.dtype == torch.bool else mask > HIDDEN
+        return shown.expand(scores.shape)
+    causal = module.is_causal if is_causal is None else is_causal
+    shown = torch.ones(queries, keys, dtype=torch.bool)
+    return (shown.tril(keys - queries) if causal else shown).expand(scores.shape)
+
+
+def refined(
+    attention: Tensor, shown: Tensor, factor: str, strength: float | Tensor, exclude_self: bool
+) -> Tensor:
+    """Return the beliefs of Eq. 11: phi_j(k) times the product over rows i of the messages of Eq. 9.
+
+    Row j receives messages from the rows that it may look at, or from all where looking is mutual.
+    A row that may not look at itself is padding: it sends nothing and stays as it is.
+    """
+    length = attention.shape[-1]
+    real = shown.diagonal(dim1=-2, dim2=-1)
+    shown = shown & real[..., None]
+    mutual = (shown == shown.mT).all(-1, keepdim=True).all(-2, keepdim=True)
+    sends = (shown | mutual) & real[..., None, :] & real[..., None]
+    strength = torch.as_tensor(strength, dtype=torch.float64)
+    strength = strength.reshape(-1, 1, 1) if strength.ndim else strength
+    potential = (strength if factor == "high" else -strength).exp()
+    # Eq. 9; a message of exp(strength) to every label is no message
+    messages = (attention + potential * (1 - attention)) / potential
+    beliefs = []
+    for j in range(length):
+        senders = sends[..., j, :, None]
+        if exclude_self:
+            senders = senders & (torch.arange(length) != j)[:, None]
+        product = torch.where(senders, messages, 1.0).prod(-2)
+        beliefs.append(attention[..., j, :] * product)
+    beliefs = torch.stack(beliefs, -2)
+    beliefs = beliefs / beliefs.sum(-1, keepdim=True)
+    return torch.where(real[..., None], beliefs, attention)
+
+
+def whole_mask(*args: Any, **kwargs: Any) -> Tensor:
+    """Build the mask that transformers leaves out where a kernel knows it by itself."""
+    skips = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    return sdpa_mask(*args, **kwargs | skips)
+
+
+ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
+ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, whole_mask)
