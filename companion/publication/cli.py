@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from companion.setup import paths
-from saobp.measure.command import main, saobp
+from saobp.measure.command import main, saobp, show
 
 POSITIVE = click.IntRange(min=1)
 
@@ -62,9 +62,9 @@ def run(
     if twice := next((key for key in keys if keys.count(key) > 1), None):
         raise ValueError(f"parameter '{twice}' is given {keys.count(twice)} times; give it once")
     name = (given.get("record") or output.as_posix()).rpartition("/")[2].partition(".")[0]
-    print(f"{name}: started", flush=True)
+    show(f"{name}: started")
     record = execution.run(notebook, output, given, study_name, own)
-    print(f"{notebook.stem}: {record['seconds']:.0f} s, {record['name']}.json")
+    show(f"{notebook.stem}: {record['seconds']:.0f} s, {record['name']}.json")
 
 
 @saobp.command()
@@ -114,7 +114,7 @@ def tokens(file: Path, study_name: str, text: tuple[str, ...]) -> None:
     from companion.training import pretraining
 
     pretraining.write_tokens(file, study_name, text)
-    print(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
+    show(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
 
 
 @saobp.command()
@@ -125,11 +125,10 @@ def report(study_name: str) -> None:
     from companion.setup.studies import load_study
 
     folder = paths.build(load_study(study_name).name)
-    print(report.write(folder))
+    show(str(report.write(folder)))
     if other := report.outdated(folder):
-        print(
-            "saobp:", pages.render("outdated.txt", outdated=other, folder=folder), file=sys.stderr
-        )
+        said = pages.render("outdated.txt", outdated=other, folder=folder)
+        show(f"saobp: {said}", error=True)
 
 
 def item(usual: str, others: str) -> Callable[[Callable], Callable]:
@@ -183,9 +182,9 @@ def _single(
     from companion.publication import results
 
     path, studies = results.single(kind, number, width=width, folder=out, **asked)
-    print(path)
+    show(str(path))
     if studies:
-        print(f"from the records of {' and '.join(studies)}", file=sys.stderr)
+        show(f"from the records of {' and '.join(studies)}", error=True)
 
 
 @saobp.command()
@@ -203,7 +202,7 @@ def claim(id: str) -> None:
         raise ValueError(
             f"claim: no claim {id!r}; the nearest are {', '.join(near)} (all: figures/claims.csv)"
         )
-    print(verdicts.one_claim(verdicts.of_claim(known[id], verdicts.tracked())))
+    show(verdicts.one_claim(verdicts.of_claim(known[id], verdicts.tracked())))
 
 
 @saobp.command()

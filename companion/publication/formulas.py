@@ -29,11 +29,14 @@ CLOSES = (")", "]", "|", "\u2016")
 PUNCTUATED = re.compile(r'(<math display="inline">(?:(?!</math>).)*</math>)([,.;:!?)]+)', re.DOTALL)
 
 
-def markdown(source: str) -> str:
+def markdown(source: str, *, trusted: bool = False) -> str:
     """Return Markdown as HTML; a comma after a formula stays on its line, a wide table scrolls by
     itself.
+
+    HTML in it, and links that run a script, stay what they are in a `trusted` source alone.
     """
-    text = MarkdownWithMath(renderer=Formulas(escape=False)).render(source)
+    renderer = Formulas(escape=not trusted, allow_harmful_protocols=trusted)
+    text = MarkdownWithMath(renderer=renderer).render(source)
     return PUNCTUATED.sub(r'<span class="together">\1\2</span>', text)
 
 

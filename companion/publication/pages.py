@@ -26,6 +26,8 @@ from companion.publication.executed_notebooks import Executed
 from companion.setup import paths
 from companion.setup.labels import counted
 
+# signs that Markdown and formulas mean something by
+MEANT = re.compile(r"[\\`*_\[\]()!|$~#]")
 STYLE = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
 LINK = re.compile(r'(?<=<a href=")([^"#:]+)(#[^"]*)?(?=")')
 HEADING_OR_PICTURE = re.compile(r'<h[1-6] id="([^"]+)"|<img\b[^>]*>')
@@ -46,11 +48,13 @@ class PageExporter(HTMLExporter):
         )
         # slow, and the runs of a notebook share their sources
         self.register_filter("clean_html", cache(clean_html))
+        # what a cell printed may hold words from outside
+        self.register_filter("printed", formulas.markdown)
 
     @pass_context
     def markdown2html(self, context, source: str) -> str:
         """Turn a cell's Markdown into HTML."""
-        return formulas.markdown(source)
+        return formulas.markdown(source, trusted=True)
 
 
 @cache
@@ -84,9 +88,7 @@ def shown(run: Executed) -> NotebookNode:
     node, cells = executed_notebooks.cleaned(run.node), []
     for cell in node.cells:
         if run.values and "parameters" in cell.metadata.get("tags", []):
-            cells.append(
-                new_markdown_cell(render("run.md", values=executed_notebooks.named(run.values)))
-            )
+            cells.append(new_markdown_cell(render("run.md", values=_literal(run))))
             cell.source = re.sub(
                 rf"^({'|'.join(run.values)})\b.*\n?", "", cell.source, flags=re.MULTILINE
             ).rstrip()
@@ -94,6 +96,14 @@ def shown(run: Executed) -> NotebookNode:
             cells.append(cell)
     node.cells = cells
     return node
+
+
+def _literal(run: Executed) -> dict[str, str]:
+    """Return a run's parameters as Markdown that shows their signs, whatever they are."""
+    named = executed_notebooks.named(run.values)
+    return {
+        name: MEANT.sub(r"\\\g<0>", " ".join(str(value).split())) for name, value in named.items()
+    }
 
 
 def body(run: Executed) -> str:

@@ -23,6 +23,7 @@ from companion.publication import forked_runs
 from companion.setup import environment, paths
 from companion.setup.recipes import SEEDS
 from companion.setup.studies import Study, StudyError, find, load_study
+from saobp.measure.command import show
 
 # what a run needs; the tests' own tools may differ
 EXTRAS = ("", "measure", "study")
@@ -111,9 +112,7 @@ def reproduce(
         return
     check_packages()
     clock, source = time.perf_counter(), sources.resolve(study.data)
-    print(
-        f"==> study {study.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True
-    )
+    show(f"==> study {study.name}: {path}\n==> data: {source.name}\n==> build: {folder}")
     kernels = contextlib.nullcontext(({}, [])) if cluster else forked_runs.serving()
     with claimed(folder) as hold, kernels as (served, lifeline):
         if minutes or tokens:
@@ -138,7 +137,7 @@ def reproduce(
             f"some runs failed after {spent} (lines with 'saobp:' above say why, logs are in {folder}/logs); "
             "what was finished stays finished: mend the cause and give the same command again"
         )
-    print(
+    show(
         f"==> done in {spent}: {f'records in {folder}/records' if rows else f'open {folder}/index.html'}"
     )
 

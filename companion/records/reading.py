@@ -65,7 +65,7 @@ def files(study_or_folder: str | Path) -> list[Path]:
     of a folder.
     """
     text = str(study_or_folder)
-    named = [] if Path(text).is_absolute() else [paths.build(text) / "records", paths.results(text)]
+    named = [paths.build(text) / "records", paths.results(text)] if paths.is_plain(text) else []
     found = (sorted(folder.glob("*.json")) for folder in [*named, Path(text)] if folder.is_dir())
     return next(filter(None, found), [])
 
@@ -91,7 +91,8 @@ def load(study_or_folder: str | Path) -> list[Record]:
     A build that lacks some of the study's tracked records says so: it is unfinished, or made of
     rows.
     """
-    found, tracked = files(study_or_folder), paths.results(str(study_or_folder))
+    found, name = files(study_or_folder), str(study_or_folder)
+    tracked = paths.results(name) if paths.is_plain(name) else Path(name)
     if hidden := {path.name for path in tracked.glob("*.json")} - {path.name for path in found}:
         told = "%s: lacks %d of the records tracked in %s, and is read in place of them: finish it, or remove it"
         log.warning(told, found[0].parent, len(hidden), tracked)

@@ -55,7 +55,7 @@ class Run:
             )
         self.stage, self.study_name, self.parameters = (
             stage,
-            Path(study_name).stem,
+            paths.plain(Path(study_name).stem),
             dict(parameters),
         )
         self.started, self._clock = datetime.now(UTC), time.perf_counter()

@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator
@@ -16,6 +17,10 @@ from pathlib import Path
 from filelock import FileLock
 
 SEAL = "whole.json"
+# below build/, beside the studies
+CACHE = "cache"
+# letters and digits; within a name also blanks, dots, dashes
+PLAIN = re.compile(r"\w([\w .+-]{0,98}\w)?")
 log = logging.getLogger(__name__)
 
 
@@ -28,19 +33,38 @@ def root() -> Path:
     raise FileNotFoundError(f"{here} is not inside the saobp repository: change into it first")
 
 
+def is_plain(name: str) -> bool:
+    """Tell whether a name can be that of a study, or of a part of one: it names a folder of its
+    own, and nothing else.
+    """
+    return bool(PLAIN.fullmatch(name)) and name.casefold() != CACHE
+
+
+def plain(name: str) -> str:
+    """Return a study's name. Raises ValueError, one line, if it would lead to another folder."""
+    if not is_plain(name):
+        raise ValueError(
+            f"study {name[:40]!r}: is no name of a study; take letters, digits, '-' and '_'"
+        )
+    return name
+
+
 def build(study: str) -> Path:
-    """Return `build/<study>`, where a study's runs leave everything they make."""
-    return root() / "build" / study
+    """Return `build/<study>`, where a study's runs leave everything they make.
+
+    Raises ValueError for what is no study's name, as `results` does.
+    """
+    return root() / "build" / plain(study)
 
 
 def cache() -> Path:
     """Return the folder for tokenised corpora and generated data, shared by all studies."""
-    return root() / "build" / "cache"
+    return root() / "build" / CACHE
 
 
 def results(study: str) -> Path:
     """Return the folder of a study's tracked records."""
-    return root() / "data" / "results" / study
+    return root() / "data" / "results" / plain(study)
 
 
 def figures() -> Path:

@@ -79,6 +79,12 @@ class Study(typed_by_hand.Strict):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
+        paths.plain(self.name)
+        for group in self.finetune.groups:
+            if not paths.is_plain(group):
+                raise ValueError(
+                    f"finetune.groups: {group!r} is no name of a group; take letters, digits, '-' and '_'"
+                )
         if self.tokenizer in ("wordpiece", "bpe") and self.vocabulary is None:
             raise ValueError(
                 f"tokenizer '{self.tokenizer}' is trained on the corpus: give it a vocabulary"

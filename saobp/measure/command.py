@@ -57,8 +57,21 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         name, code = getattr(error, "filename", None), 2
         said = f"{name}: {error.strerror}" if name else str(error)
-    print(f"saobp: {said}", file=sys.stderr)
+    print(f"saobp: {visible(said)}", file=sys.stderr)
     return code
+
+
+def visible(text: str) -> str:
+    """Return a text with its control characters and undecodable bytes written out: a terminal obeys
+    none.
+    """
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+
+
+def show(text: str, *, error: bool = False) -> None:
+    """Print a text of several lines, each of them `visible`, at once."""
+    lines = [visible(line) for line in text.split("\n")]
+    print("\n".join(lines), file=sys.stderr if error else sys.stdout, flush=True)
 
 
 class SeveralStrengths(click.Command):
@@ -142,7 +155,7 @@ def inspect(model: str, strengths: tuple[float, ...], **asked: Any) -> None:
     """
     from saobp.measure.inspection import by_name
 
-    print(by_name.run(model, strengths=list(strengths) or None, **asked))
+    show(by_name.run(model, strengths=list(strengths) or None, **asked))
 
 
 if __name__ == "__main__":

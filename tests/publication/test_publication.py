@@ -14,6 +14,7 @@ from companion.publication import cli, results
 from companion.setup import paths
 from companion.setup import studies as studies_of
 from companion.texts import fill
+from saobp.measure.command import show
 from saobp.measure.inspection import by_name
 
 
@@ -60,7 +61,7 @@ def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_lik
         (["table", "12"], "no Table 12; choose 1 to 9"),
         (["figure", "3", "--width", "x"], "'x' is not a valid float"),
         (["figure", "3", "--width", "0"], "give 3.0 to 20"),
-        (["table", "2", "--profile", "nope"], "choose one of laptop"),
+        (["table", "2", "--profile", "nope"], "choose one of "),
         (["table", "2", "--study", "no/such.yaml"], "no such study"),
         ([], "Missing command"),
         (["table", "2", "--study", "decoders"], "no run of it"),
@@ -240,3 +241,23 @@ def test_several_strengths_are_given_in_a_row_or_one_by_one(words, strengths, mo
         capsys.readouterr().out
         == f"minilm {strengths and [*map(float, strengths)]} {4 if '4' in words else 16}\n"
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["claim", "a\x1b[31mred\x07"],
+        ["reproduce", "--study", "a\x1b]0;title\x07\u202e.yaml"],
+        ["run", "a\x1b[2J\nsaobp: done.ipynb", "out.ipynb"],
+        ["run", "name-\udce9.ipynb", "out.ipynb"],
+    ],
+)
+def test_no_line_on_a_terminal_has_control_characters(words, capsys):
+    assert cli.main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("saobp: ") and said.endswith("\n") and said[:-1].isprintable()
+
+
+def test_a_table_on_a_terminal_keeps_its_lines_and_nothing_else(capsys):
+    show("layer\n1 \x1b[31m\t")
+    assert capsys.readouterr().out == "layer\n1 \\x1b[31m\\t\n"

@@ -17,7 +17,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from screenshot import BROWSER as CHROMIUM
 
 from companion import records
-from companion.publication import cli, report
+from companion.publication import cli, executed_notebooks, formulas, pages, report
 from companion.setup import paths
 from companion.texts import fill
 from saobp.models import public
@@ -172,6 +172,26 @@ def test_the_contents_have_every_notebook_table_figure_and_run_and_what_the_pape
     )
     parts = ("result", "explorer", "notebooks", "tables", "figures", "claims", "departures", "runs")
     assert re.findall(r'<h2 id="(.*?)"', text) == list(parts)
+
+
+def test_words_from_outside_are_words_in_every_page(tmp_path, monkeypatch):
+    mark = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+    link = "[here](javascript:alert(1))"
+    node = nbformat.v4.new_notebook(
+        cells=[new_code_cell("text = ''", metadata={"tags": ["parameters"]})]
+    )
+    printed = nbformat.v4.new_output(
+        "display_data", {"text/markdown": f"| a |\n|---|\n| {mark} {link} |"}
+    )
+    node.cells.append(new_code_cell("", outputs=[printed]))
+    values = {"study_name": "smoke", "text": f"{mark} {link} `x` $y$ *z*"}
+    body = pages.body(executed_notebooks.Executed("01-derivation", node, values))
+    table = formulas.markdown(f"| a |\n|---|\n| {mark} {link} |\n\n*{mark}*\n\n{mark}")
+    for html in (body, table):
+        assert "<script" not in html and "<img" not in html and 'href="javascript' not in html
+        assert "&lt;script&gt;" in html
+    assert "`x` $y$ *z*" in unescape(body) and "<math" not in body and "[here](javascript" in body
+    assert "<sub>" in formulas.markdown("a<sub>b</sub>", trusted=True), "of a notebook's own text"
 
 
 def test_a_smoke_run_shows_results_of_the_tracked_studies_alone_and_counts_its_assertions(folder):

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from companion.setup import paths
+from companion import records
+from companion.setup import paths, studies
 from companion.setup.recipes import Schedule
 from companion.setup.studies import StudyError, available, load_study
 
@@ -201,3 +202,35 @@ def test_a_notebook_of_a_section_refuses_a_study_without_it(notebook, study, sec
         StudyError, match=f"study {study} has no section `{section}`: add it, or take"
     ):
         exec(opening, {"load_study": load_study, "study_name": study})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["..", ".", "cache", "Cache", ".git", "-f", "a/b", "../data", "a\\b", "a\nb", "", "x" * 200],
+)
+def test_a_studys_name_is_that_of_a_folder_of_its_own(tmp_path, name):
+    said = "is no name of a study; take letters, digits"
+    for place in (paths.build, paths.results):
+        with pytest.raises(ValueError, match=said):
+            place(name)
+    with pytest.raises(ValueError, match=said):
+        load_study("smoke").changed(name=name)
+    if name.strip("/") == name and name.isprintable() and 0 < len(name) < 99 and "/" not in name:
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(studies.find("smoke").read_text().replace("name: smoke", f"name: {name!r}"))
+        with pytest.raises(StudyError, match="yaml: .*is no name of a study") as error:
+            load_study(str(file))
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", ".*", "{x}"])
+def test_a_groups_name_is_a_part_of_a_files(name):
+    tuned = load_study("smoke").finetune
+    groups = {name: next(iter(tuned.groups.values()))}
+    with pytest.raises(ValueError, match="finetune.groups: .* is no name of a group"):
+        load_study("smoke").changed(finetune=tuned.changed(groups=groups))
+
+
+def test_a_run_of_a_study_that_is_another_folder_is_refused_before_it_runs():
+    with pytest.raises(ValueError, match="is no name of a study"):
+        records.Run("audit", study_name="...yaml", parameters={})
