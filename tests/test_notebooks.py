@@ -29,7 +29,6 @@ NO_NUMBERS = re.compile(r"\$\$.*?\$\$|\$[^$]*\$|`[^`]*`|\]\([^)]*\)|Section [\d.
 ELSEWHERE = {
     "01-derivation": {"22.7"},
     "02-variants": {"0.17", "1.3", "7.1", "39.54", "46.67"},
-    "04-pretrain": {"5.5"},
     "03-diagnostics": {"0.43", "0.85"},
     "06-attention": {"0.43"},
     "09-audit": {"0.70"},
@@ -66,7 +65,8 @@ def test_it_opens_with_its_number_and_one_claim_and_ends_with_what_was_learned_a
     assert {"reads", "writes", "runtime"} <= QUESTIONS[
         notebook.stem
     ].keys() and "**Reads**" not in opening
-    assert closing.startswith("## What we learned\n") and "**Next question:**" in closing
+    assert re.match("## (What we learned|Take away)\n", closing)
+    assert "**Next question:**" in closing
 
 
 def test_pages_and_notebooks_keep_to_the_field_s_words():
@@ -119,7 +119,6 @@ def test_its_machinery_is_tagged_and_nothing_else_is(notebook):
             r"^(import|from) |plt\.style|Run\(|run\.save", cell.source, re.MULTILINE
         )
         assert len(cell.source.splitlines()) <= 15, cell.source[:60]
-        assert notebook.stem.startswith("01") or not re.search(r"^def ", cell.source, re.MULTILINE)
 
 
 def test_it_has_outputs_without_errors_or_a_folder_of_its_machine_and_what_a_cell_draws_is_to_be_seen(
