@@ -119,6 +119,9 @@ def test_batches_are_of_their_trunk_s_seed_and_step_and_masked_anew_each_time(fi
         assert all(torch.equal(values, again(step)[name]) for name, values in batch.items())
         assert not torch.equal(batch["input_ids"], other(step)["input_ids"])
         assert batch["input_ids"].shape == (4, 8)
+    # by whether a token is to be predicted, at some steps
+    masks = [first(step)["labels"] != -100 for step in range(8)]
+    assert len({tuple(mask.flatten().tolist()) for mask in masks}) == 8
     # one pass has every sequence once
     whole = [first(step) for step in range(passes)]
     rows = torch.cat([torch.where(b["labels"] == -100, b["input_ids"], b["labels"]) for b in whole])
@@ -233,6 +236,7 @@ def test_a_trial_takes_all_arms_and_a_share_of_the_size_and_says_so(
     assert made["metrics"]["lockstep"]["trial"] and made["metrics"]["recipe"]["batch"] == 2
     assert len(made["metrics"]["branches"]) == 3
     assert made["metrics"]["recipe"]["evaluation_sequences"] == 6
+    assert run.smaller(PLANNED, 0.01).turn == 1
 
 
 @pytest.mark.parametrize(

@@ -363,8 +363,9 @@ def run(planned: Lockstep, file: Path, out: Path, trial: float | None) -> dict[s
 
 
 def smaller(planned: Lockstep, share: float) -> Lockstep:
-    """Return a plan of a share of the sequences a step and of the held-out ones."""
+    """Return a plan of a share of the sequences a step, of the held-out ones, and of a turn."""
     return planned.changed(
+        turn=max(1, round(share * planned.turn)),
         batch=max(1, round(share * planned.batch)),
         held_out=max(len(planned.corpus), round(share * planned.held_out)),
         warmup=max(1, round(share * planned.warmup)),
