@@ -29,7 +29,7 @@ def read(path: str | Path) -> Record:
     schema.
     """
     try:
-        record = json.loads(Path(path).read_text(encoding="utf-8"))
+        record = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)
     except (OSError, ValueError) as error:
         raise RecordError(
             f"{path}: not a readable record ({error}): delete it and run again"
@@ -58,6 +58,10 @@ def read(path: str | Path) -> Record:
             f"{path}: its answers, {answers.name}, are missing or not whole: restore them, or run again"
         )
     return record
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"it holds {text}, which no record does")
 
 
 def files(study_or_folder: str | Path) -> list[Path]:

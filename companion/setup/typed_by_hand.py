@@ -14,9 +14,12 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
 # annotations of a parameter that are looked at
 KINDS = {kind.__name__: kind for kind in (int, float, bool, str)}
+# in one file
+ALIASES = 100
 # what pydantic calls a key that is not known
 UNKNOWN = "extra_forbidden"
 
@@ -54,12 +57,30 @@ def parse(text: str) -> Any:
     none.
     """
     try:
+        _refuse_to_fill_the_memory(text)
         return YAML(typ="safe", pure=True).load(text)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise ValueError(f"{problem.partition(' with value')[0]}{place}") from None
+
+
+def _refuse_to_fill_the_memory(text: str) -> None:
+    """Raise ValueError for aliases of values with aliases in them, and for more than `ALIASES`: a
+    few lines of these name billions of values.
+    """
+    anchors, aliases = [], 0
+    for event in YAML(typ="safe", pure=True).parse(text):
+        if isinstance(event, CollectionStartEvent):
+            anchors.append(event.anchor)
+        elif isinstance(event, CollectionEndEvent):
+            anchors.pop()
+        elif isinstance(event, AliasEvent):
+            aliases += 1
+            if any(anchors) or aliases > ALIASES:
+                line = event.start_mark.line + 1
+                raise ValueError(f"alias *{event.anchor}: write its value out, line {line}")
 
 
 def read(path: Path) -> dict[str, Any]:

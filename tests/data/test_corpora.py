@@ -1,4 +1,5 @@
 import errno
+import io
 import json
 import pickle
 import re
@@ -255,3 +256,29 @@ def test_a_missing_a_cut_and_a_foreign_file_are_refused_in_one_line(file, tmp_pa
     }
     for path, said in cases.items():
         refused(f"{path.name}: {said}.*`saobp tokens", corpora.read_file, path)
+
+
+def test_a_token_file_unpacks_without_what_python_3_11_0_lacks(file, monkeypatch):
+    def lacking(archive, folder=".", members=None):
+        raise AssertionError("has no filter before 3.11.4")
+
+    monkeypatch.setattr(tarfile.TarFile, "extractall", lacking)
+    assert len(corpora.read_file(file)[1]) > 0
+
+
+def archive(path, name, size):
+    with tarfile.open(path, "w:bz2") as written:
+        entry = tarfile.TarInfo(name)
+        entry.size = size
+        written.addfile(entry, io.BytesIO(bytes(size)))
+    return path
+
+
+def test_a_token_file_that_would_fill_the_disk_or_leads_elsewhere_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "cache", lambda: tmp_path / "cache")
+    said = "bomb.tar.bz2: not a token file .it unpacks to over 100 times its size.; write it again"
+    refused(said, corpora.read_file, archive(tmp_path / "bomb.tar.bz2", "tokens.bin", 10**7))
+    for number, name in enumerate(("../outside", "/outside", "train/../../../outside")):
+        path = archive(tmp_path / f"odd{number}.tar.bz2", name, 9)
+        refused("leads elsewhere", corpora.read_file, path)
+    assert not [*tmp_path.rglob("outside")] and not [*tmp_path.rglob("tokens.bin")]

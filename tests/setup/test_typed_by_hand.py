@@ -62,3 +62,19 @@ def test_a_file_that_says_a_thing_twice_or_is_no_yaml_is_refused_in_one_line(tmp
     (tmp_path / "a.yaml").write_text(text)
     with pytest.raises(ValueError, match=r"^.*a.yaml: cannot be read as YAML \(.*line \d.*\)$"):
         typed_by_hand.read(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_aliases_that_would_fill_the_memory_are_refused_with_their_line(tmp_path, nested):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    flat = [f"b{n}: *a0" for n in range(101)]
+    file = tmp_path / "bomb.yaml"
+    file.write_text("\n".join(lines if nested else [lines[0], *flat]))
+    line = 2 if nested else 102
+    with pytest.raises(
+        ValueError, match=f"bomb.yaml: .*alias .a0: write its value out, line {line}"
+    ):
+        typed_by_hand.read(file)
+    file.write_text("\n".join([lines[0], *flat[:9]]))
+    assert typed_by_hand.read(file)["b8"] == ["x"] * 9
