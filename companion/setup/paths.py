@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -99,10 +100,17 @@ def new_file(path: Path) -> Iterator[Path]:
     os.close(descriptor)
     try:
         yield Path(name)
-        os.chmod(name, 0o644)
+        os.chmod(name, 0o666 & ~_mask())
         os.replace(name, path)
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+def _mask() -> int:
+    """Return the rights that this user's files do not have: they may be a group's."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -124,7 +132,8 @@ def new_folder(path: Path, ours: Collection[str] | None = None) -> Iterator[Path
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
         yield temporary
-        temporary.chmod(0o755)
+        # a group's folder keeps its group
+        temporary.chmod(0o777 & ~_mask() | temporary.stat().st_mode & stat.S_ISGID)
         if not path.exists():
             os.replace(temporary, path)
             return

@@ -72,3 +72,16 @@ def test_a_folder_in_the_place_of_a_file_and_a_file_in_that_of_a_folder_are_name
         paths.new_file(folder / "old.json" / "x"),
     ):
         pass
+
+
+@pytest.mark.parametrize(("mask", "file", "folder"), [(0o002, 0o664, 0o775), (0o077, 0o600, 0o700)])
+def test_what_is_written_has_the_rights_that_the_user_gives(tmp_path, mask, file, folder):
+    before = os.umask(mask)
+    try:
+        paths.write_text(tmp_path / "file", "")
+        with paths.new_folder(tmp_path / "folder"):
+            pass
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == file
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == folder
