@@ -12,6 +12,7 @@ import saobp
 from companion import records
 from companion.beyond import plan
 from companion.data.splits import DataError
+from companion.evaluation import settled_beliefs
 from companion.studies.spare import dose, factors, passages, run, similarity
 from companion.studies.spare.sections import Dose, Spare
 from saobp.models.models_by_name import Opened
@@ -113,6 +114,14 @@ def test_the_damped_step_is_that_of_a_loop_over_rows(causal):
             slope = 1 + 0.3 * (heard * (1 - heard)).sum(0)
             expected[row] *= torch.exp(-0.3 * heard.sum(0) / slope)
         torch.testing.assert_close(ours, expected / expected.sum(-1, keepdim=True))
+
+
+def test_the_damped_step_of_all_rows_is_that_of_the_convex_function():
+    prior, visible = random_attention(False)
+    refined = factors.damped(prior, torch.tensor(0.3, dtype=prior.dtype), visible)
+    for matrix, ours in zip(prior.flatten(0, 1), refined.flatten(0, 1)):
+        bias = settled_beliefs.damped_bias(matrix.log(), 0.3)
+        torch.testing.assert_close(ours, (matrix.log() + bias).softmax(-1))
 
 
 def test_both_factors_pass_the_trial_of_a_registered_factor():

@@ -5,6 +5,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from companion.beyond import plan
+from companion.results import spared_keys
+from companion.results.study import Study
 from companion.studies.spare import curves, read
 
 STRENGTHS, LENGTHS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2), (16, 32, 64, 128, 256, 512)
@@ -75,13 +78,16 @@ def test_passages_weigh_in_the_means_as_often_as_they_are_drawn():
 def test_the_axis_that_lengths_fall_on_one_curve_over_is_the_one_that_the_effect_depends_on(
     amount, axis
 ):
-    shares = curves.shares(curves.measured(dose_records(amount)), draws=5)
+    passages = curves.measured(dose_records(amount))
+    shares = curves.shares(passages)
     assert len(shares) == 4
     assert curves.answer(shares) == axis
     if axis:
         assert shares[axis].min() > 0.95 > shares["λ"].max()
+        intervals = curves.share_intervals(passages, draws=3)
         # passages differ in their sums alone, of which sink is a ratio
-        assert np.allclose(shares["low"], shares["high"])
+        assert np.allclose(intervals["low"], shares[axis])
+        assert np.allclose(intervals["high"], shares[axis])
 
 
 def test_the_axis_of_the_column_sums_is_named_only_where_the_length_is_not_enough():
@@ -129,16 +135,16 @@ def comparison(low, high, low_90, high_90, better=1):
     ("ends", "outcome"),
     [
         # within the margin first, on whichever side of 0
-        ((0.05, 0.31, 0.07, 0.29), read.NO_EFFECT),
-        ((-0.29, -0.05, -0.28, -0.06), read.NO_EFFECT),
-        ((0.1, 0.4, 0.12, 0.38), read.SUPPORTED),
-        ((-0.4, -0.1, -0.38, -0.12), read.CONTRADICTED),
-        ((-0.1, 0.5, -0.05, 0.45), read.IMPRECISE),
+        ((0.05, 0.31, 0.07, 0.29), "no effect"),
+        ((-0.29, -0.05, -0.28, -0.06), "no effect"),
+        ((0.1, 0.4, 0.12, 0.38), "supported"),
+        ((-0.4, -0.1, -0.38, -0.12), "contradicted"),
+        ((-0.1, 0.5, -0.05, 0.45), "open"),
     ],
 )
 def test_the_outcome_is_by_two_tests_first_and_by_the_side_of_0_then(ends, outcome):
     assert comparison(*ends).outcome == outcome
-    opposite = {read.SUPPORTED: read.CONTRADICTED, read.CONTRADICTED: read.SUPPORTED}
+    opposite = {"supported": "contradicted", "contradicted": "supported"}
     assert comparison(*ends, better=-1).outcome == opposite.get(outcome, outcome)
 
 
@@ -181,10 +187,10 @@ def test_every_change_is_against_plain_attention_and_the_primary_ones_come_first
     assert (encoder.estimate, encoder.low, encoder.high_90, encoder.n) == (0.25, 0.1, 0.35, 7)
     assert decoder.estimate == pytest.approx(0.02) and decoder.n == 6
     assert 0.01 < decoder.low <= decoder.low_90 < 0.02 < decoder.high_90 <= decoder.high < 0.03
-    assert decoder.outcome == read.NO_EFFECT
+    assert decoder.outcome == "no effect"
     (high,) = [row for row in rows if row.contrast == "high at 0.1 - original"]
     assert (high.low, high.estimate, high.high) == pytest.approx((2, 2, 2))
-    assert high.outcome == read.CONTRADICTED
+    assert high.outcome == "contradicted"
 
 
 def test_blocks_are_drawn_within_their_source():
@@ -192,3 +198,20 @@ def test_blocks_are_drawn_within_their_source():
     change = np.array([0.0] * 3 + [1.0] * 3)
     sources = ["wikitext"] * 3 + ["novels"] * 3
     assert read._interval(change, sources, 0.05) == (0.5, 0.5)
+
+
+def test_the_table_of_results_has_every_change_and_what_the_dose_came_to():
+    amounts = dose_records(lambda strength, length: strength * length)
+    study = Study("spare", [*spare_records(), *amounts], plan.studies()["spare"])
+    by_key = {row.key: row for row in spared_keys.rows(study)}
+    key = "spare/minilm-mean-of-three-sets/high-without-the-first-token-at-0.1-original"
+    primary = by_key[key]
+    assert (primary.estimate, primary.low, primary.high) == (0.25, 0.1, 0.4)
+    assert (primary.planned, primary.margin, primary.outcome) == ("primary", 0.3, "supported")
+    exploratory = by_key["spare/minilm-score-on-sts-b/damped-step-at-0.1-original"]
+    assert (exploratory.planned, exploratory.outcome, exploratory.note) == ("", "", "exploratory")
+    answer = by_key["spare/least-r²-by-dose/high"]
+    assert (answer.planned, answer.outcome) == ("primary", "supported")
+    assert answer.estimate == by_key["spare/minilm-r²-of-the-sink-by-dose/high"].estimate
+    halves = by_key["spare/minilm-strength-that-halves-at-64-tokens/high"].estimate
+    assert halves == pytest.approx(1 / 64, rel=0.05)

@@ -9,10 +9,8 @@ import pandas as pd
 from sklearn.isotonic import IsotonicRegression
 
 from companion import records
-from companion.beyond import plan
 from companion.records.schema import Record
 from companion.statistics.intervals import TAILS
-from companion.studies.spare.sections import Dose
 
 # of the plan's `axes`, as columns
 AXES = {"λ": "strength", "λ L": "tokens", "λ n": "sums"}
@@ -86,19 +84,27 @@ def predicted_share(table: pd.DataFrame, curve: str, axis: str) -> float:
     return float(1 - ((values - predicted) ** 2).sum() / ((values - values.mean()) ** 2).sum())
 
 
-def shares(passages: pd.DataFrame, draws: int = DRAWS) -> pd.DataFrame:
-    """Return R² by model, curve and axis, that over λ L with its 95 % interval over passages."""
+def shares(passages: pd.DataFrame) -> pd.DataFrame:
+    """Return R² by model, curve and axis."""
     rows = []
     for model, of_model in passages.groupby("model"):
-        of_model = of_model.drop(columns="model")
-        table = cells(of_model)
-        weights = _draws(of_model["passage"].nunique(), draws)
-        drawn = [cells(of_model, each) for each in weights]
+        table = cells(of_model.drop(columns="model"))
         for curve in DECIDING:
             row = {axis: predicted_share(table, curve, column) for axis, column in AXES.items()}
-            of_draws = [predicted_share(draw, curve, AXES["λ L"]) for draw in drawn]
+            rows.append({"model": model, "curve": curve} | row)
+    return pd.DataFrame(rows)
+
+
+def share_intervals(passages: pd.DataFrame, draws: int = DRAWS) -> pd.DataFrame:
+    """Return the 95 % interval over passages of R² over λ L, by model and curve: `low`, `high`."""
+    rows = []
+    for model, of_model in passages.groupby("model"):
+        weights = _draws(of_model["passage"].nunique(), draws)
+        drawn = [cells(of_model.drop(columns="model"), each) for each in weights]
+        for curve in DECIDING:
+            of_draws = [predicted_share(table, curve, AXES["λ L"]) for table in drawn]
             low, high = np.quantile(of_draws, TAILS)
-            rows.append({"model": model, "curve": curve} | row | {"low": low, "high": high})
+            rows.append({"model": model, "curve": curve, "low": low, "high": high})
     return pd.DataFrame(rows)
 
 
@@ -150,8 +156,3 @@ def which_strength(passages: pd.DataFrame) -> pd.DataFrame:
             harms = crossing(strengths, curve["harm"].to_numpy(), HARM[model])
             rows.append({"model": model, "length": length, "halves": halves, "harms": harms})
     return pd.DataFrame(rows)
-
-
-def planned() -> Dose:
-    """Return the plan's section `dose`."""
-    return plan.section(plan.file(), "dose", Dose)

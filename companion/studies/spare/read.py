@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import nan
+from typing import Literal
 
 import numpy as np
 from scipy import stats
@@ -15,12 +16,8 @@ from companion.statistics.paired import RESAMPLES
 from companion.studies.spare.sections import Spare
 from companion.studies.spare.similarity import MEAN
 
-SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE = OUTCOMES = (
-    "supported",
-    "contradicted",
-    "no effect beyond the margin",
-    "imprecise",
-)
+# as the table of results has them
+Outcome = Literal["supported", "contradicted", "no effect", "open"]
 
 
 @dataclass(frozen=True)
@@ -49,13 +46,13 @@ class Comparison:
     better: int
 
     @property
-    def outcome(self) -> str:
+    def outcome(self) -> Outcome:
         """Return the outcome by the plan's rule: within the margin first, then the side of 0."""
         if -self.margin < self.low_90 and self.high_90 < self.margin:
-            return NO_EFFECT
+            return "no effect"
         if self.low <= 0 <= self.high:
-            return IMPRECISE
-        return SUPPORTED if self.estimate * self.better > 0 else CONTRADICTED
+            return "open"
+        return "supported" if self.estimate * self.better > 0 else "contradicted"
 
 
 def comparisons(found: Sequence[Record]) -> list[Comparison]:

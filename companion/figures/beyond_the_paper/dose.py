@@ -1,0 +1,80 @@
+"""What a step does inside two public models by λ and length: over λ, and over λ times the length."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from companion.figures import style
+from companion.setup import labels
+from companion.studies.spare import curves
+
+MODELS = ("minilm", "smollm2")
+# axis of `curves.AXES` and its label
+OVER = {"λ": "λ (nats)", "λ L": "λ × tokens (nats)"}
+HARMS = {"minilm": "1 − cosine with the original", "smollm2": "Loss − original (nats)"}
+SINK = "Largest column sum ÷ original"
+
+
+def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """One row a model, strength and length, against the original: `curves.cells`."""
+    passages = curves.measured(records)
+    parts = [
+        curves.cells(of_model.drop(columns="model")).assign(model=model)
+        for model, of_model in passages.groupby("model")
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """For the caption: R² of each model and curve over both axes, and the lengths' ends."""
+    shares = {
+        f"{model}_{curve}_{'dose' if axis == 'λ L' else 'strength'}": curves.predicted_share(
+            frame[frame["model"] == model], curve, curves.AXES[axis]
+        )
+        for model in MODELS
+        for curve in curves.DECIDING
+        for axis in OVER
+    }
+    lengths = {"shortest": int(frame["length"].min()), "longest": int(frame["length"].max())}
+    return shares | lengths
+
+
+def plot(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw the sink and the harm of each model over both axes, a line a length."""
+    found = numbers(frame)
+    draws = []
+    for curve in curves.DECIDING:
+        for model in MODELS:
+            for axis in OVER:
+                over = "dose" if axis == "λ L" else "strength"
+                share = found[f"{model}_{curve}_{over}"]
+                title = labels.model_title(model).partition("-")[0]
+                head = style.heading("dose", over, model=title, share=share)
+                of_model = frame[frame["model"] == model]
+                draws.append((head, curve_axes, of_model, curve, axis, model))
+    figure = style.headed(width, 1.75, draws, columns=4)
+    handles, names = figure.axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles, names, loc="outside upper center", ncols=3 if width < style.NARROW else 6
+    )
+    return figure
+
+
+def curve_axes(ax: Axes, frame: pd.DataFrame, curve: str, axis: str, model: str) -> Axes:
+    """Draw one curve of one model over an axis, a line a length."""
+    lengths = sorted(set(frame["length"]))
+    for length, shade in zip(lengths, style.shades(len(lengths))):
+        line = frame[frame["length"] == length].sort_values("strength")
+        ax.plot(line[curves.AXES[axis]], line[curve], ".-", color=shade, label=f"{length} tokens")
+    level = curves.HALF if curve == "sink" else curves.HARM[model]
+    ax.axhline(level, color="0.5", lw=0.6, ls=":", zorder=0)
+    ax.set(xscale="log", xlabel=OVER[axis])
+    if axis == "λ":
+        ax.set_ylabel(SINK if curve == "sink" else HARMS[model])
+    if curve == "sink":
+        ax.set_ylim(0, 1.02)
+    ax.xaxis.set_major_formatter(style.PLAIN)
+    return ax
