@@ -10,7 +10,6 @@ from companion.setup.recipes import Algorithm, Model, Positive, Pretraining, Rat
 from companion.setup.sizes_and_strengths import SIZES
 
 NAME = "lockstep"
-ORIGINAL = "original"
 # the arm that is left out on a machine that is not fast enough for all
 SPARED = "uniform"
 Part = Annotated[float, Gt(0), Lt(1)]
@@ -57,8 +56,8 @@ class Lockstep(Question):
     def _possible(self) -> "Lockstep":
         if self.timing >= self.seconds:
             raise ValueError(f"timing: {self.timing} s are not less than the {self.seconds} s")
-        if ORIGINAL not in self.arms:
-            raise ValueError(f"arms: {ORIGINAL} is not among them, with which all are compared")
+        if "original" not in self.arms:
+            raise ValueError("arms: original is not among them, with which all are compared")
         return self
 
     @property

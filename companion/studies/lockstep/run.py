@@ -26,7 +26,7 @@ from companion.data.masking import SeededMasking, masked
 from companion.evaluation.heldout import HeldOut
 from companion.setup import paths
 from companion.studies.lockstep import design, text
-from companion.studies.lockstep.design import ORIGINAL, Lockstep
+from companion.studies.lockstep.design import Lockstep
 from companion.training import architectures, departures, trainer
 
 # seconds of a trial, of which the timing takes a ninth as in the plan
@@ -210,7 +210,7 @@ def grow(place: Place, seconds: float) -> tuple[list[Group], int]:
     """Train the trunks in turn for so many seconds, and check them: the groups and their step."""
     planned, step = place.planned, 0
     groups = [
-        Group(seed, Batches(place, seed), [Learner.new(place, ORIGINAL, seed)])
+        Group(seed, Batches(place, seed), [Learner.new(place, "original", seed)])
         for seed in planned.trunks
     ]
     began = monotonic()
