@@ -11,9 +11,9 @@ attention_statistics
 gtd, indirect_entropy, attention_entropy, sparsity
                    what an attention matrix does (Eq. 2, 12-14, App. E)
 
-The import loads neither torch nor transformers. It registers two things: `from_pretrained` gives a
-model whose config has the field `saobp` its refinement back, and a former module's name is answered
-by its new one.
+The import loads neither torch nor transformers. It registers three things: `from_pretrained` gives
+a model whose config has the field `saobp` its refinement back, `attn_implementation="saobp"` refines
+any model, and a former module's name is answered by its new one.
 """
 
 import sys

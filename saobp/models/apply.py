@@ -2,6 +2,7 @@
 loading.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -38,6 +39,9 @@ def apply(
     as plain attention and says nothing. A model that is refined already starts over, with learned
     strengths at `strength`. The `save_pretrained` of a PEFT model writes its adapter alone, without
     the refinement: a warning says so.
+
+    The same does `attn_implementation="saobp"` in `from_pretrained`, or `set_attn_implementation`,
+    by the options in `model.config.saobp` or the defaults; another one switches the refinement off.
 
     Args:
         model: A transformers v5 model whose attention goes through transformers' attention
@@ -88,8 +92,21 @@ def put_on(model: nn.Module, options: Options) -> nn.Module:
     return model
 
 
-def apply_saved(model: nn.Module, options: dict[str, Any]) -> None:
-    """Apply the options of a config's field `saobp`; ValueError if they are not ours."""
+def apply_saved(model: nn.Module, options: dict[str, Any] | None) -> None:
+    """Apply the options of a config's field `saobp`, the defaults where there are none; ValueError if
+    they are not ours, or the model cannot be served.
+    """
+    saved = saved_options(options)
+    # parts that stay plain are built from the same config
+    if self_attention_modules(model):
+        refuse(model)
+        put_on(model, saved)
+
+
+def saved_options(options: dict[str, Any] | None) -> Options:
+    """Return the options of a config's field `saobp`; ValueError if they are not ours."""
+    if options is None:
+        return Options()
     if not isinstance(options, dict):
         raise ValueError(
             f"config.saobp: must be the options of saobp.apply by name; got {quoted(options)}"
@@ -104,11 +121,49 @@ def apply_saved(model: nn.Module, options: dict[str, Any]) -> None:
         raise ValueError(
             f"config.saobp: no factor {quoted(factor)} is known; saobp.register_factor comes before loading"
         )
-    # parts that stay plain are built from the same config
-    if self_attention_modules(model):
-        options = Options(**options)
-        refuse(model)
-        put_on(model, options)
+    return Options(**options)
+
+
+def switch_on(model: nn.Module) -> bool:
+    """Refine a model by the options in its config, the defaults where there are none, and return
+    True; False if it is refined. Raises ValueError if it cannot be served.
+    """
+    modules = self_attention_modules(model)
+    if modules and all(NAME in module._modules for module in modules):
+        return False
+    options = saved_options(getattr(model.config, NAME, None))
+    refuse(model)
+    warn(model)
+    put_on(model, options)
+    return True
+
+
+def switch_off(model: nn.Module, implementation: str | dict) -> None:
+    """Take the refinement off a model that is switched to another attention implementation, and warn
+    of it.
+
+    Its options stay in the config, for `switch_on`; it is saved as what it is, plain. Raises
+    ValueError for several implementations at once, of a refined model or one of them ours.
+    """
+    refinements = [module for module in model.modules() if isinstance(module, Refinement)]
+    if isinstance(implementation, dict) and (refinements or NAME in implementation.values()):
+        raise ValueError(
+            f'attn_implementation: "{NAME}" is one for all parts; got {quoted(implementation)}; '
+            "give saobp.apply the parts that are to be refined"
+        )
+    if not refinements:
+        return
+    # here, as it loads the heavy part of transformers
+    from saobp.models import interface
+
+    interface.detach(model)
+    learned = any(refinement.options.learn for refinement in refinements)
+    lost = ", and its learned strengths are lost" if learned else ""
+    warnings.warn(
+        f'attn_implementation: "{implementation}" switches the refinement of {type(model).__name__} off{lost}; '
+        f'set_attn_implementation("{NAME}") switches it on again, by the options in config.{NAME}',
+        stacklevel=3,
+    )
 
 
 def field_to_save(model: nn.Module) -> dict[str, Any] | None:

@@ -143,12 +143,13 @@ def attention_forward(
 
 
 def refuse_unrefined(config: Any) -> None:
-    """Refuse the implementation of a model that `apply` has not seen: it would be plain attention
-    in silence.
+    """Refuse the implementation where it was written into the config of a model that stands: it
+    would be plain attention in silence.
     """
     if getattr(config, NAME, None) is None:
         raise ValueError(
-            f'attn_implementation: "{NAME}" alone refines nothing; load the model without it, then saobp.apply(model)'
+            f'attn_implementation: "{NAME}" was written into a config and refines nothing; '
+            f'call model.set_attn_implementation("{NAME}"), or saobp.apply(model)'
         )
 
 
@@ -251,13 +252,11 @@ def dispatch(model: nn.Module, options: dict[str, Any]) -> None:
         if isinstance(vars(part).get("config"), PretrainedConfig):
             part.config = copy.deepcopy(part.config, copies)
     model.set_attn_implementation(NAME)
-    served = {
-        id(getattr(part, "config", None)) for part in model.modules() if uses_interface(type(part))
-    }
     for part in model.modules():
         if isinstance(part, PreTrainedModel):
             setattr(part.config, NAME, dict(options))
-            if id(part.config) not in served and part.config._attn_implementation == NAME:
+            served = any(uses_interface(type(module)) for module in part.modules())
+            if not served and part.config._attn_implementation == NAME:
                 part.config._attn_implementation_internal = PLAIN_STACK
         # of a model put together from parts: its own config may be neither part's
         elif NAME in part._modules:

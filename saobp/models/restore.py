@@ -1,14 +1,17 @@
-"""Give a refined checkpoint its refinement back whenever transformers builds a model from its
-config.
+"""The attention implementation "saobp" of transformers, and what a checkpoint needs to come back
+refined.
 
 transformers saves neither the attention implementation nor how to make it. Once saobp is imported,
-building a model whose config has the field `saobp` applies it, before the weights are read, so that
-learned strengths find their place.
+building a model whose config has the field `saobp`, or that is asked for the implementation,
+applies it before the weights are read, so that learned strengths find their place. Another
+implementation that is asked for switches it off, with a warning.
 """
 
 import functools
 import importlib.util
 import sys
+import warnings
+import weakref
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -17,6 +20,10 @@ from typing import Any
 
 MODULE = "transformers.modeling_utils"
 FIELD = "saobp"
+"""Of a config, and the attention implementation."""
+
+_warned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""Configs of models that were built plain though they have the field: all parts share one."""
 
 
 class AfterImport(MetaPathFinder):
@@ -68,22 +75,90 @@ def patch(modeling_utils: ModuleType) -> None:
         model_class.post_init = restoring(model_class.post_init)
         model_class._initialize_weights = initializing(model_class._initialize_weights)
         model_class.save_pretrained = saving(model_class.save_pretrained)
+        choose = model_class.get_correct_attn_implementation
+        model_class.get_correct_attn_implementation = choosing(choose)
+        model_class.set_attn_implementation = switching(model_class.set_attn_implementation)
+        for name in ("from_pretrained", "_from_config"):
+            build = getattr(model_class, name).__func__
+            setattr(model_class, name, classmethod(building(build)))
 
 
 def restoring(post_init: Callable) -> Callable:
-    """Apply the refinement that the config names at the end of a model's construction."""
+    """Apply the refinement that the config asks for at the end of a model's construction."""
 
     @functools.wraps(post_init)
     def restore(self: Any, *args: Any, **kwargs: Any) -> None:
         post_init(self, *args, **kwargs)
         options = getattr(self.config, FIELD, None)
-        if options is not None:
+        implementation = str(self.config._attn_implementation)
+        if implementation.startswith(FIELD):
             from saobp.models.apply import apply_saved
 
             apply_saved(self, options)
+        elif options is not None and _warned.get(id(self.config)) is not self.config:
+            _warned[id(self.config)] = self.config
+            warnings.warn(
+                f'attn_implementation: "{implementation}" switches the refinement off that config.saobp '
+                f'names; "{FIELD}", or none, keeps it on',
+                stacklevel=2,
+            )
 
     restore.restores_refinement = True
     return restore
+
+
+def building(build: Callable) -> Callable:
+    """Refuse a model that was asked for our attention implementation and has nothing to refine."""
+
+    @functools.wraps(build)
+    def build_refined(*args: Any, **kwargs: Any) -> Any:
+        built = build(*args, **kwargs)
+        # with `output_loading_info` there is more than the model
+        model = built[0] if isinstance(built, tuple) else built
+        asked = getattr(model.config, "_attn_implementation", None) == FIELD
+        if asked and getattr(model.config, FIELD, None) is None:
+            from saobp.models.supported import refuse
+
+            refuse(model)
+        return built
+
+    return build_refined
+
+
+def choosing(get_correct_attn_implementation: Callable) -> Callable:
+    """Know our attention implementation, and choose it where a config has the field and names
+    none.
+    """
+
+    @functools.wraps(get_correct_attn_implementation)
+    def choose(self: Any, requested_attention: str | None, *args: Any, **kwargs: Any) -> str:
+        if requested_attention is None and getattr(self.config, FIELD, None) is not None:
+            requested_attention = FIELD
+        if str(requested_attention).startswith(FIELD):
+            # which registers it, and its mask function
+            importlib.import_module("saobp.models.interface")
+        return get_correct_attn_implementation(self, requested_attention, *args, **kwargs)
+
+    return choose
+
+
+def switching(set_attn_implementation: Callable) -> Callable:
+    """Switch the refinement on with our attention implementation, and off with another."""
+
+    @functools.wraps(set_attn_implementation)
+    def switch(self: Any, attn_implementation: str | dict, *args: Any, **kwargs: Any) -> None:
+        from saobp.models.apply import switch_off, switch_on
+
+        if attn_implementation == FIELD:
+            # which comes back here when it has put the refinement in place
+            switched = switch_on(self)
+        else:
+            switched = False
+            switch_off(self, attn_implementation)
+        if not switched:
+            set_attn_implementation(self, attn_implementation, *args, **kwargs)
+
+    return switch
 
 
 def initializing(initialize: Callable) -> Callable:
