@@ -31,8 +31,13 @@ Own = Callable[
 OWN: dict[str, Own] = {}
 """Registered factors by name."""
 
+BIDIRECTIONAL: set[str] = set()
+"""Registered factors that no causal model may use."""
 
-def register_factor(name: str, function: Own) -> None:
+
+def register_factor(
+    name: str, function: Own, *, causal: bool = True, sums_to_one: bool = True
+) -> None:
     """Make a function a factor by name, for `refine`, `saobp_attention` and `apply`.
 
     `function(prior, strength, visible)` gets attention (..., L, L) in float32 or better, 0 where a
@@ -40,7 +45,12 @@ def register_factor(name: str, function: Own) -> None:
     are visible: a real query at a real key, no later key in a causal model. It returns refined
     attention: rows of real queries sum to 1, nothing where nothing is visible. In a causal model
     row j must receive from rows i <= j only. All of this is tried here on small matrices.
-    Generation with a key/value cache refuses factors of one's own.
+    Generation with a key/value cache refuses factors of one's own: only column sums of messages are
+    carried there.
+
+    With `causal=False` every row may receive from all, as from column sums, and causal attention
+    refuses the factor, where it would leak the future. With `sums_to_one=False` rows may sum to
+    less, never to more: their values are averaged by what is left, and nothing divides by it.
 
     A name that was registered before gets the new function. Raises ValueError that names what the
     function does wrong, or a name that is saobp's own.
@@ -48,12 +58,28 @@ def register_factor(name: str, function: Own) -> None:
     if not isinstance(name, str) or not name.isidentifier() or name in FACTORS:
         given = repr(name) if isinstance(name, str) else type(name).__name__
         raise ValueError(f"name must be a new word, none of {', '.join(FACTORS)}; got {given}")
-    for causal in (False, True):
-        _try(function, causal)
+    for switch, value in (("causal", causal), ("sums_to_one", sums_to_one)):
+        if not isinstance(value, bool):
+            raise ValueError(f"{switch} must be True or False; got {value!r}")
+    for order in (False, True) if causal else (False,):
+        _try(function, order, sums_to_one)
     OWN[name] = function
+    if causal:
+        BIDIRECTIONAL.discard(name)
+    else:
+        BIDIRECTIONAL.add(name)
 
 
-def _try(function: Own, causal: bool, length: int = 6) -> None:
+def check_order(factor: str, causal: bool) -> None:
+    """Refuse a factor in causal attention that was not registered for it with a ValueError."""
+    if causal and factor in BIDIRECTIONAL:
+        raise ValueError(
+            f"factor {factor!r} was registered with causal=False: in causal attention later rows "
+            "would change earlier ones"
+        )
+
+
+def _try(function: Own, causal: bool, sums_to_one: bool, length: int = 6) -> None:
     """Refine random attention, and again with rows changed that may reach nobody."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(2, 3, length, length, generator=generator, dtype=torch.float64)
@@ -74,9 +100,11 @@ def _try(function: Own, causal: bool, length: int = 6) -> None:
             "function put mass on a key that its query may not see (padding, or the future)"
         )
     sums = refined.sum(-1)[visible.any(-1).expand(2, 3, length)]
-    if (sums - 1).abs().max() > 1e-6:
+    least = 1 - 1e-6 if sums_to_one else 0
+    if sums.max() > 1 + 1e-6 or sums.min() < least:
+        wanted = "not 1 (less is for sums_to_one=False)" if sums_to_one else "which is more than 1"
         raise ValueError(
-            f"function returned rows that sum to {sums.min():.3f} … {sums.max():.3f}, not 1"
+            f"function returned rows that sum to {sums.min():.3f} … {sums.max():.3f}, {wanted}"
         )
     if (
         _refined(function, scores[1:, :, :4, :4], visible[1:, :, :4, :4]) - refined[1:, :, :4, :4]
@@ -91,7 +119,8 @@ def _try(function: Own, causal: bool, length: int = 6) -> None:
         )
         if (_refined(function, changed, visible) - refined)[..., :3, :].abs().max() > 1e-9:
             raise ValueError(
-                "function let later rows change earlier ones: in a causal model it would leak the future"
+                "function let later rows change earlier ones: in a causal model it would leak the "
+                "future; causal=False keeps it out of them"
             )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from saobp.equations import checks
 from saobp.equations.controls import elementwise_product, flattened, shuffled_bias, sinkhorn
 from saobp.equations.doses import Dose, check_strength_or_dose, strength_by_sender
-from saobp.equations.factors import BY_STRENGTH, FACTORS, OWN
+from saobp.equations.factors import BY_STRENGTH, FACTORS, OWN, check_order
 from saobp.equations.messages import (
     key_bias,
     prefix_key_bias,
@@ -88,6 +88,7 @@ def refine(
     checks.check_shape(attention)
     check_strength_or_dose(strength, attention.shape[:-2])
     checks.check_options(factor, steps, damping, seed, causal=causal, exclude_self=exclude_self)
+    check_order(factor, causal)
     check_spare(spare, factor, causal=causal)
     check_spared_shape(spare, attention.shape)
     if mask is not None:

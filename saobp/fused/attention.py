@@ -16,6 +16,7 @@ from torch.nn import functional
 from saobp.equations import checks
 from saobp.equations.checks import ROW_TOLERANCE, quoted
 from saobp.equations.doses import Dose, check_strength_or_dose
+from saobp.equations.factors import check_order
 from saobp.equations.messages import SATURATION, signed_strength
 from saobp.equations.refine import refine
 from saobp.equations.sparing import Spare, check_spare, check_spared_shape
@@ -95,6 +96,7 @@ def saobp_attention(
     )
     checks.check_factor(factor)
     check_strength_or_dose(strength, tuple(query.shape[:2]))
+    check_order(factor, is_causal)
     check_spare(spare, factor, causal=is_causal)
     check_spared_shape(spare, (*query.shape[:3], query.shape[2]))
     mask = real_tokens(mask, query)

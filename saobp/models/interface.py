@@ -252,11 +252,17 @@ def dispatch(model: nn.Module, options: dict[str, Any]) -> None:
         if isinstance(vars(part).get("config"), PretrainedConfig):
             part.config = copy.deepcopy(part.config, copies)
     model.set_attn_implementation(NAME)
+    served = {
+        id(getattr(part, "config", None)) for part in model.modules() if uses_interface(type(part))
+    }
     for part in model.modules():
         if isinstance(part, PreTrainedModel):
             setattr(part.config, NAME, dict(options))
-            served = any(uses_interface(type(module)) for module in part.modules())
-            if not served and part.config._attn_implementation == NAME:
+            # of a head that was built over a refined body, the config is another copy
+            if (
+                not {id(part.config), id(part.base_model.config)} & served
+                and part.config._attn_implementation == NAME
+            ):
                 part.config._attn_implementation_internal = PLAIN_STACK
         # of a model put together from parts: its own config may be neither part's
         elif NAME in part._modules:

@@ -24,6 +24,7 @@ from saobp.equations.checks import (
     quoted,
 )
 from saobp.equations.doses import Dose, check_tokens, strength_by_sender
+from saobp.equations.factors import BIDIRECTIONAL, check_order
 from saobp.equations.refine import _refined, _same_where_zero
 from saobp.equations.sparing import (
     check_saved,
@@ -203,6 +204,7 @@ class Refinement(nn.Module):
 
     def __init__(self, options: Options, module: nn.Module) -> None:
         super().__init__()
+        check_order(options.factor, is_causal_module(module))
         check_spare(options.spare, options.factor, causal=is_causal_module(module))
         self.options = options
         self.arguments = tuple(inspect.signature(type(module).forward).parameters)[1:]
@@ -261,6 +263,11 @@ class Refinement(nn.Module):
         if not isinstance(strength, Tensor) and strength == 0:
             return attention
         check_tokens(strength, visible)
+        if options.factor in BIDIRECTIONAL and sending is not False:
+            raise ValueError(
+                "attention_mask: hides tokens from others that they see (or is traced), and factor "
+                f"{options.factor!r} was registered with causal=False"
+            )
         with torch.autocast(attention.device.type, enabled=False):
             prior = attention.masked_fill(~visible, 0)
             rounds = {"steps": options.steps, "damping": options.damping}
