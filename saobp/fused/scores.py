@@ -2,7 +2,8 @@
 
 A mask is what transformers hands over: None, boolean (True = may look) or additive (`shown_by`: 0 =
 may look, what is far below = may not, what falls off gradually is a bias), (batch or 1, head or 1,
-query or 1, key). With a cache the queries are the last of the keys.
+query or 1, key). With a cache the queries are the last of the keys. A query that may look at nothing,
+as padding before the first token of a decoder, attends to nothing: its probabilities are 0.
 """
 
 from collections.abc import Callable
@@ -41,7 +42,8 @@ def probabilities(
 ) -> Float[Tensor, "batch head query key"]:
     """Return softmax(query key^T scaling + mask), in float32 or better even under autocast.
 
-    So are the products: float16 overflows before they are scaled, and bfloat16 keeps two digits.
+    So are the products: float16 overflows before they are scaled, and bfloat16 keeps two digits. The
+    row of a query that may look at nothing is 0.
     """
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     wide = torch.promote_types(query.dtype, torch.float32)
@@ -53,10 +55,10 @@ def probabilities(
     lowest = torch.finfo(scores.dtype).min
     if mask is not None and mask.dtype != torch.bool:
         scores = scores + mask.clamp(min=torch.finfo(mask.dtype).min)
-    scores = scores.masked_fill(
-        ~allowed_pairs(mask, query.shape[-2], key.shape[-2], causal, scores.device), lowest
-    )
-    return scores.softmax(-1)
+    allowed = allowed_pairs(mask, query.shape[-2], key.shape[-2], causal, scores.device)
+    attention = scores.masked_fill(~allowed, lowest).softmax(-1)
+    blind = blind_queries(mask, *allowed.shape[-2:])
+    return attention if blind is None else attention.masked_fill(blind[..., None], 0)
 
 
 def per_head(
@@ -136,6 +138,18 @@ def real_queries(
     return allowed[..., rows, rows + keys - queries]
 
 
+def blind_queries(
+    mask: Tensor | None, queries: int, keys: int
+) -> Bool[Tensor, "#batch #head query"] | None:
+    """Return which queries may look at nothing under a mask; None if there are none."""
+
+    def blind() -> Tensor | None:
+        rows = ~allowed_pairs(mask, queries, keys, False, mask.device).any(-1)
+        return rows if values_hidden() or bool(rows.any()) else None
+
+    return None if mask is None else remembered(mask, "blind", blind)
+
+
 def visible_pairs(
     allowed: Bool[Tensor, "#batch #head query key"],
 ) -> Bool[Tensor, "#batch #head query key"]:
@@ -203,12 +217,12 @@ def remembered(mask: Tensor | None, question: Any, answer: Callable[[], Any]) ->
 
 def padding_alone(
     mask: Tensor | None, causal: bool
-) -> tuple[bool, Bool[Tensor, "batch key"] | None]:
-    """Tell whether `mask` says nothing but padding (and causality), and which tokens it calls
-    real.
+) -> tuple[bool, Bool[Tensor, "batch key"] | None, Bool[Tensor, "batch query"] | None]:
+    """Tell whether `mask` says nothing but padding (and causality), which tokens it calls real, and
+    which padded queries may look at nothing, though there are real keys for them; None for none.
     """
     if mask is None:
-        return True, None
+        return True, None, None
     learned = mask.requires_grad and torch.is_grad_enabled()
     if (
         values_hidden()
@@ -216,21 +230,24 @@ def padding_alone(
         or mask.shape[1] != 1
         or mask.shape[-2] not in (1, mask.shape[-1])
     ):
-        return False, None
+        return False, None, None
     return remembered(mask, causal, lambda: _padding_alone(mask, causal))
 
 
-def _padding_alone(mask: Tensor, causal: bool) -> tuple[bool, Tensor | None]:
+def _padding_alone(mask: Tensor, causal: bool) -> tuple[bool, Tensor | None, Tensor | None]:
     length = mask.shape[-1]
     allowed = allowed_pairs(mask, length, length, causal, mask.device)[:, 0]
     real = allowed.diagonal(0, -2, -1)
     expected = real[:, None, :].expand_as(allowed)
     expected = expected.tril() if causal else expected
-    agrees = (allowed == expected) | ~(real[:, :, None] | allowed & ~real[:, None, :])
+    blind = ~allowed.any(-1) & expected.any(-1)
+    agrees = (allowed == expected) | blind[..., None]
     # a bias between 0 and the lowest number is more than padding
     if mask.dtype != torch.bool:
         agrees = agrees & ((mask[:, 0] == 0) | ~allowed)
-    return (True, real) if bool(agrees.all() & real.any(-1).all()) else (False, None)
+    if not bool(agrees.all() & real.any(-1).all()):
+        return False, None, None
+    return True, real, blind if bool(blind.any()) else None
 
 
 def in_quick_type(*tensors: Tensor) -> tuple[Tensor, ...]:

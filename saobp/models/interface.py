@@ -21,7 +21,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.utils.output_capturing import CompileableContextVar, _active_collector
 
 from saobp.equations.checks import values_hidden
-from saobp.fused.scores import check_values, in_quick_type, remembered
+from saobp.fused.scores import blind_queries, check_values, in_quick_type, remembered
 from saobp.models.cache import RefinedLayer, adopt
 from saobp.models.refined_attention import (
     Call,
@@ -128,6 +128,11 @@ def attention_forward(
             output, weights = sdpa_attention_forward(
                 module, *tensors, mask, dropout, scaling, is_causal, **kwargs
             )
+        # a boolean mask alone leaves them at 0
+        if attention_mask is not None and (
+            call.position_bias is not None or mask.dtype != torch.bool
+        ):
+            output = without_blind_rows(output, attention_mask)
         return output.to(query.dtype), weights
     cached, first = layer is not None, query.shape[-2] == key.shape[-2]
     # a trace keeps no cache
@@ -230,6 +235,16 @@ def in_type(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     if mask is None or mask.dtype in (torch.bool, dtype):
         return mask
     return mask.clamp(min=torch.finfo(dtype).min).to(dtype)
+
+
+def without_blind_rows(
+    output: Float[Tensor, "batch query head dim"], mask: Tensor
+) -> Float[Tensor, "batch query head dim"]:
+    """Give 0 to a query that may look at nothing: under an additive mask `sdpa` gives it the mean
+    of all values, the future's too.
+    """
+    blind = blind_queries(mask, mask.shape[-2], mask.shape[-1])
+    return output if blind is None else output.masked_fill(blind.transpose(1, 2)[..., None], 0)
 
 
 def detach(model: nn.Module) -> None:

@@ -73,9 +73,10 @@ def refined_attention(
     one_step = options.steps == 1 and not options.damping
     fusible = options.factor in FUSED and one_step and call.causal == hears_earlier
     if fusible and not call.keep and call.position_bias is None:
-        alone, real = padding_alone(call.mask, call.causal)
+        alone, real, blind = padding_alone(call.mask, call.causal)
         if alone:
-            return fused_attention(refinement, query, key, value, call, real), None
+            output = fused_attention(refinement, query, key, value, call, real)
+            return output if blind is None else output.masked_fill(blind[..., None, None], 0), None
     raw = probabilities(
         query, key, call.mask, call.scaling, causal=call.causal, position_bias=call.position_bias
     )

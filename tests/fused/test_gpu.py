@@ -127,6 +127,24 @@ def test_spared_keys_agree_with_float64(
     assert worst(inputs, given, dtype, **options) < BOUNDS[dtype]
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("length", [40, 200])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_rows_of_padding_are_plain_attention_or_nothing(side, length, causal):
+    """A padded query attends to the real keys that it may look at, or gets 0 where there is none."""
+    query, key, value = torch.randn(3, 2, 4, length, 16, device=DEVICE)
+    place = torch.arange(length, device=DEVICE)
+    real = torch.stack([place >= 0, place >= 9 if side == "left" else place < length - 9])
+    shown = real[:, None, None, :].expand(2, 1, length, length)
+    shown = shown.tril() if causal else shown
+    scores = (query @ key.mT / 4).double().masked_fill(~shown, -torch.inf)
+    plain = scores.softmax(-1).nan_to_num(0) @ value.double()
+    found = saobp.saobp_attention(query, key, value, mask=real, is_causal=causal)
+    padded = ~real[:, None, :].expand(2, 4, length)
+    torch.testing.assert_close(found[padded].double(), plain[padded], atol=1e-5, rtol=0)
+    assert (found[padded] == 0).all() == (causal and side == "left")
+
+
 @pytest.mark.parametrize(("width", "depth"), [(16, 64), (64, 64), (128, 128), (160, 32), (64, 5)])
 @pytest.mark.parametrize("length", [128, 300])
 @pytest.mark.parametrize("dtype", [*BOUNDS])
