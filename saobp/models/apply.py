@@ -32,13 +32,15 @@ def apply(
     """Refine every self-attention of a transformers model (Eq. 11), in place, and return the model.
 
     Under any mask a query receives messages from the rows that it may look at, or from all where
-    looking is mutual. Cross-attention stays plain, and so does the decoder of an encoder-decoder; a
+    looking is mutual. A padded query keeps its plain attention over the keys that it may look at; a
+    query that may look at nothing, as padding before the first token of a decoder, gets 0.
+    Cross-attention stays plain, and so does the decoder of an encoder-decoder; a
     warning names self-attention that cannot be reached and stays plain. The options go into
     `model.config.saobp` (the config becomes the model's own copy), so that `save_pretrained` and
     `from_pretrained` keep them where saobp is imported; transformers alone loads such a checkpoint
     as plain attention and says nothing. A model that is refined already starts over, with learned
-    strengths at `strength`. The `save_pretrained` of a PEFT model writes its adapter alone, without
-    the refinement: a warning says so.
+    strengths at `strength`. An adapter of PEFT is saved
+    without the refinement of its base: a warning says so when it is saved.
 
     The same does `attn_implementation="saobp"` in `from_pretrained`, or `set_attn_implementation`,
     by the options in `model.config.saobp` or the defaults; another one switches the refinement off.
@@ -53,7 +55,8 @@ def apply(
         exclude_self: Leave a row's own message out (Algorithm 1); False is Eq. 11 as printed.
         learn: "head" or "layer" makes the strength a parameter, the softplus of an offset that
             starts at
-            `strength` and that weight decay pulls back there; None keeps it fixed.
+            `strength` and that weight decay pulls back there; None keeps it fixed. An adapter of PEFT
+            that is made afterwards trains it and saves it (`modules_to_save`).
         steps: Rounds of messages.
         damping: Share of the old belief that a round keeps, in [0, 1).
         messages: Of a causal model: those of "earlier" rows (App. C), or of "all" rows, which LEAKS

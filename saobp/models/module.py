@@ -221,6 +221,8 @@ class Refinement(nn.Module):
         if options.learn:
             device, dtype = home(module)
             self.offset = nn.Parameter(torch.zeros(heads, device=device, dtype=dtype))
+            # PEFT hands one on where it takes an adapter off
+            self.register_parameter("weight", None)
 
     def forward(self, device: torch.device) -> float | Float[Tensor, "#head"] | Dose:
         """Return the strength in nats: a number, one a head (one of all heads if learned by layer), or

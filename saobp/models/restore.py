@@ -18,24 +18,23 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-MODULE = "transformers.modeling_utils"
-FIELD = "saobp"
-"""Of a config, and the attention implementation."""
+from saobp.models import adapters
+from saobp.models.adapters import FIELD
 
 _warned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """Configs of models that were built plain though they have the field: all parts share one."""
 
 
 class AfterImport(MetaPathFinder):
-    """Patch `transformers.modeling_utils` when it is first imported: importing it here would cost
-    seconds.
-    """
+    """Patch a module when it is first imported: importing it here would cost seconds."""
 
-    asking = False
+    def __init__(self, name: str, patch: Callable[[ModuleType], None]) -> None:
+        self.name, self.patch = name, patch
+        self.asking = False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Stand aside for every module but one, whose loader is made to patch it."""
-        if name != MODULE or self.asking:
+        if name != self.name or self.asking:
             return None
         # the other finders
         self.asking = True
@@ -49,7 +48,7 @@ class AfterImport(MetaPathFinder):
 
         def load_and_patch(module: ModuleType) -> None:
             load(module)
-            patch(module)
+            self.patch(module)
             sys.meta_path.remove(self)
 
         spec.loader.exec_module = load_and_patch
@@ -60,10 +59,12 @@ def watch() -> None:
     """See to it that models built from now on honour the config field; a second time changes
     nothing.
     """
-    if MODULE in sys.modules:
-        patch(sys.modules[MODULE])
-    elif not any(isinstance(finder, AfterImport) for finder in sys.meta_path):
-        sys.meta_path.insert(0, AfterImport())
+    waiting = [finder.name for finder in sys.meta_path if isinstance(finder, AfterImport)]
+    for name, change in PATCHES.items():
+        if name in sys.modules:
+            change(sys.modules[name])
+        elif name not in waiting:
+            sys.meta_path.insert(0, AfterImport(name, change))
 
 
 def patch(modeling_utils: ModuleType) -> None:
@@ -188,6 +189,8 @@ def saving(save_pretrained: Callable) -> Callable:
 
         field, fields = field_to_save(self), vars(self.config)
         before = {FIELD: fields.pop(FIELD)} if FIELD in fields else {}
+        if getattr(self, "_hf_peft_config_loaded", False):
+            adapters.warn_of_adapter(self)
         fields.update({} if field is None else {FIELD: field})
         try:
             return save_pretrained(self, *args, **kwargs)
@@ -196,3 +199,11 @@ def saving(save_pretrained: Callable) -> Callable:
             fields.update(before)
 
     return save
+
+
+PATCHES = {
+    "transformers.modeling_utils": patch,
+    "peft.tuners.tuners_utils": adapters.patch_injecting,
+    "peft.peft_model": adapters.patch_saving,
+}
+"""What is done to a module of others once it is imported."""

@@ -136,18 +136,12 @@ def left_plain(model: nn.Module) -> dict[str, str]:
 
 
 def warn(model: nn.Module) -> None:
-    """Warn whoever called `saobp.apply` of self-attention that stays plain, and of a PEFT model,
-    saved without it.
-    """
+    """Warn whoever called `saobp.apply` of self-attention that stays plain."""
     name, found = type(model).__name__, left_plain(model)
     if found:
         said = ", ".join(f"{kind} ({path})" for kind, path in found.items())
         why = "does not go through transformers' attention interface and stays plain"
         warnings.warn(f"model: {name} is refined in parts; {said} {why}", stacklevel=3)
-    if hasattr(model, "peft_config"):
-        said = "saves its adapter alone, without the refinement and learned strengths"
-        other = "merge_and_unload() first, or give saobp.apply the base model before PeftModel.from_pretrained"
-        warnings.warn(f"model: {name} {said}; {other}", stacklevel=3)
 
 
 def refuse(model: nn.Module) -> None:

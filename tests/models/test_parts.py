@@ -8,7 +8,7 @@ import re
 import pytest
 import torch
 import transformers as hf
-from families import CLOSE, build, generated, other_token, tokens
+from families import CLOSE, generated, other_token, tokens
 
 import saobp
 from saobp.models import supported
@@ -245,16 +245,6 @@ def git() -> torch.nn.Module:
     }
     config = hf.GitConfig(**sizes, vision_config={**picture, "image_size": 32, "patch_size": 16})
     return drawn(hf.GitForCausalLM(config))
-
-
-def test_a_model_that_saves_its_adapter_alone_is_named():
-    model = build("bert")
-    # as peft marks it
-    model.peft_config = {}
-    with pytest.warns(UserWarning, match="saves its adapter alone") as warned:
-        saobp.apply(model)
-    assert len(warned) == 1 and warned[0].filename == __file__
-    saobp.apply(model, "none")
 
 
 def test_a_stack_that_cannot_be_reached_is_named_and_generates_as_before():
