@@ -199,7 +199,7 @@ def test_a_full_disk_is_not_taken_for_a_damaged_file(file, tmp_path, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(paths, "cache", lambda: tmp_path)
-    monkeypatch.setattr(tarfile.TarFile, "extractall", full)
+    monkeypatch.setattr(tarfile.TarFile, "extractfile", full)
     with pytest.raises(
         ValueError, match=r"cannot be written \(No space left on device\); free space"
     ):

@@ -436,6 +436,7 @@ def test_an_interrupted_write_leaves_the_old_files(monkeypatch, folders, texts, 
     out = tmp_path / "out"
     out.mkdir()
     (out / "index.html").write_text("old")
+    (out / "attention.json").write_text('{"model": "", "factor": "", "strengths": []}')
     monkeypatch.setattr(explorer, "page", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     given = [
         "inspect",
@@ -449,9 +450,8 @@ def test_an_interrupted_write_leaves_the_old_files(monkeypatch, folders, texts, 
     ]
     # as a shell says of Ctrl-C
     assert main(given) == 130
-    assert [file.name for file in out.iterdir()] == ["index.html"] and (
-        out / "index.html"
-    ).read_text() == "old"
+    assert {file.name for file in out.iterdir()} == {"attention.json", "index.html"}
+    assert (out / "index.html").read_text() == "old"
 
 
 CODE = """
