@@ -1,13 +1,12 @@
 """Time High with spared keys beside High: `python benchmarks/sparing.py`.
 
 Writes benchmarks/sparing.json: a row for each shape, direction and way of sparing, with the ratio
-to High of the same round, in time of the processor on one thread, which does not count what else
-runs. A share of attention takes one pass over the scores more.
+to High of the same round. A share of attention takes one pass over the scores more.
 """
 
 import argparse
+import itertools
 import json
-import time
 from functools import partial
 from pathlib import Path
 
@@ -39,9 +38,9 @@ def rows_of(shape: tuple[int, ...], rounds: int) -> list[dict]:
             name: prepare(partial(saobp_attention, spare=spare), shape)
             for name, spare in SPARED.items()
         }
-        measured = interleaved(calls, rounds, clock=time.process_time)
+        measured = interleaved(calls, rounds)
         for name, times in measured.items():
-            row = {"shape": list(shape), "threads": 1}
+            row = {"shape": list(shape), "threads": torch.get_num_threads()}
             rows.append(row | {"direction": direction, "spare": name, **times})
     return rows
 
@@ -51,11 +50,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
     measured = {"device": device(), **circumstances(), "rows": []}
-    torch.set_num_threads(1)
-    for shape, rounds in ROUNDS.items():
+    for threads, (shape, rounds) in itertools.product(options.threads, ROUNDS.items()):
+        torch.set_num_threads(threads)
         measured["rows"] += rows_of(shape, rounds)
         write_text(options.out, json.dumps(measured, indent=1) + "\n")
 

@@ -128,10 +128,8 @@ class Row:
     outcome: str = ""
     scope: str = ""
     note: str = ""
-    # not in the file: p is two-sided, of the distance from the reference
+    # two-sided, of the distance from the reference; not in the file
     p: float = nan
-    expected: int | None = None
-    reference: float = 0.0
 
     @property
     def key(self) -> str:

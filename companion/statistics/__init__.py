@@ -10,11 +10,12 @@ from companion.statistics.intervals import (
     over_samples,
 )
 from companion.statistics.paired import holm, item_errors, paired_difference
-from companion.statistics.seeds import level_at
+from companion.statistics.seeds import borrow, level_at, seed_variance, sign_flip_interval
 
 __all__ = [
     "Error",
     "Estimate",
+    "borrow",
     "geometric_interval",
     "holm",
     "item_errors",
@@ -24,4 +25,6 @@ __all__ = [
     "on_scale",
     "over_samples",
     "paired_difference",
+    "seed_variance",
+    "sign_flip_interval",
 ]

@@ -25,13 +25,9 @@ def spared_by_head(
     batch, heads, length, _ = query.shape
     if isinstance(spare, Tensor):
         spared = by_key(spare, (batch, heads, length, length), query.device)
-    elif spare in RULES and mask is None:
-        spared = query.new_zeros(length, dtype=torch.bool)
-        spared[0] = True
-        if spare == "edges":
-            spared[-1] = True
     elif spare in RULES:
-        spared = edges(mask, both=spare == "edges")[:, None]
+        real = query.new_ones(1, length, dtype=torch.bool) if mask is None else mask
+        spared = edges(real, both=spare == "edges")[:, None]
     else:
         rows = length if mask is None else mask.sum(-1)[:, None, None]
         spared = column_sums(query, key, mask, scale) > float(spare) * rows
