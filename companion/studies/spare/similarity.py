@@ -99,14 +99,43 @@ def differences(
 def resampled_scores(
     name: str, predicted: np.ndarray, gold: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
-    """Return `score` of each draw (draw, pair) of the pairs; both scores are functions of ranks."""
-    ranks = stats.rankdata(predicted[rows], axis=-1)
-    if name == "stsb":
-        gold_ranks = stats.rankdata(gold[rows], axis=-1)
-        return 100 * stats.pearsonr(ranks, gold_ranks, axis=-1).statistic
-    positive = gold[rows] == 1
-    count = positive.sum(-1)
-    others = positive.shape[-1] - count
-    # of Mann and Whitney: pairs of a positive and a negative in the right order
-    ordered = np.where(positive, ranks, 0).sum(-1) - count * (count + 1) / 2
-    return 100 * ordered / (count * others)
+    """Return `score` of each draw (draw, pair) of the pairs; both scores are functions of ranks.
+
+    A pair that is drawn several times is one pair with a weight, so that nothing is sorted per
+    draw.
+    """
+    places = np.unique(predicted, return_inverse=True)[1]
+    gold_places = np.unique(gold, return_inverse=True)[1]
+    scores = []
+    for drawn in rows:
+        weights = np.bincount(drawn, minlength=len(gold))
+        ranks = _weighted_ranks(places, weights)
+        if name == "stsb":
+            gold_ranks = _weighted_ranks(gold_places, weights)
+            scores.append(_weighted_correlation(ranks, gold_ranks, weights))
+        else:
+            scores.append(_weighted_area(ranks, gold == 1, weights))
+    return 100 * np.array(scores)
+
+
+def _weighted_ranks(places: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the mean rank of each value among `weights` copies of it; `places` are dense ranks."""
+    copies = np.bincount(places, weights)
+    last = np.cumsum(copies)
+    return (last - (copies - 1) / 2)[places]
+
+
+def _weighted_correlation(first: np.ndarray, second: np.ndarray, weights: np.ndarray) -> float:
+    # ranks of n values have the same mean, ties or none
+    middle = (weights.sum() + 1) / 2
+    first, second = first - middle, second - middle
+    weighted = weights * first
+    return weighted @ second / np.sqrt((weighted @ first) * (weights * second @ second))
+
+
+def _weighted_area(ranks: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> float:
+    """Return the share of pairs of a positive and a negative in the right order (Mann, Whitney)."""
+    count = weights[positive].sum()
+    others = weights.sum() - count
+    ordered = weights[positive] @ ranks[positive] - count * (count + 1) / 2
+    return ordered / (count * others)
