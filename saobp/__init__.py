@@ -8,6 +8,7 @@ register_factor    make a function of your own a factor
 inspect            measure a model's attention before and after the refinement
 attention_statistics
                    column sums, entropy, logsumexp, GTD from query and key, without the matrix
+AttentionCallback  log them while transformers' Trainer trains
 gtd, indirect_entropy, attention_entropy, sparsity
                    what an attention matrix does (Eq. 2, 12-14, App. E)
 
@@ -24,6 +25,7 @@ from typing import Any
 from saobp.models.restore import watch
 
 _HOMES = {
+    "AttentionCallback": "saobp.measure.callback",
     "FACTORS": "saobp.equations.refine",
     "apply": "saobp.models.apply",
     "attention_entropy": "saobp.measure.gtd_and_entropy",
