@@ -3,7 +3,6 @@
 refine             refine attention probabilities (Eq. 7-11, 15, 16)
 saobp_attention    the same, fused from query, key and value
 apply              put it into a transformers model
-dose               a strength for a number of tokens
 register_factor    make a function of your own a factor
 inspect            measure a model's attention before and after the refinement
 attention_statistics
@@ -30,7 +29,6 @@ _HOMES = {
     "apply": "saobp.models.apply",
     "attention_entropy": "saobp.measure.gtd_and_entropy",
     "attention_statistics": "saobp.measure.statistics",
-    "dose": "saobp.equations.doses",
     "gtd": "saobp.measure.gtd_and_entropy",
     "indirect_entropy": "saobp.measure.gtd_and_entropy",
     "inspect": "saobp.measure.inspect",

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from saobp.equations import checks
 from saobp.equations.controls import elementwise_product, flattened, shuffled_bias, sinkhorn
-from saobp.equations.doses import Dose, check_strength_or_dose, strength_by_sender
 from saobp.equations.factors import BY_STRENGTH, FACTORS, OWN, check_order
 from saobp.equations.messages import (
     key_bias,
+    per_matrix,
     prefix_key_bias,
     propagate,
     seen_bias,
@@ -33,7 +33,7 @@ __all__ = ["FACTORS", "refine"]
 def refine(
     attention: Float[Tensor, "*batch query key"],
     factor: str = "high",
-    strength: float | Float[Tensor, "*heads"] | Dose = 0.2,
+    strength: float | Float[Tensor, "*heads"] = 0.2,
     *,
     mask: Bool[Tensor, "*rows key"] | None = None,
     causal: bool = False,
@@ -60,7 +60,7 @@ def refine(
         strength: The paper's lambda >= 0 in nats, saturating at 60: number, or a tensor that
             broadcasts over
             (..., heads) and may be learned. 0 returns the attention unchanged, whatever the factor;
-            "elemmul" and "sinkhorn" know no other use of it. Or `saobp.dose`.
+            "elemmul" and "sinkhorn" know no other use of it.
         mask: Real tokens, (L,) or (batch, L) boolean, shared by the heads. A padded query sends no
             message,
             a padded key receives no mass; the row of a padded query keeps its values on real keys.
@@ -86,7 +86,7 @@ def refine(
     """
     checks.check_factor(factor)
     checks.check_shape(attention)
-    check_strength_or_dose(strength, attention.shape[:-2])
+    checks.check_strength(strength, attention.shape[:-2])
     checks.check_options(factor, steps, damping, seed, causal=causal, exclude_self=exclude_self)
     check_order(factor, causal)
     check_spare(spare, factor, causal=causal)
@@ -101,7 +101,7 @@ def refine(
         prior = attention.to(torch.promote_types(attention.dtype, torch.float32)).masked_fill(
             ~visible, 0
         )
-        lam = strength_by_sender(strength, prior, visible)
+        lam = per_matrix(strength, prior)
         rounds = {"steps": int(steps), "damping": float(damping)}
         lam_by_key = strength_by_key(lam, spared_keys(spare, prior, visible))
         refined = _refined(prior, factor, lam_by_key, visible, causal, exclude_self, seed, rounds)

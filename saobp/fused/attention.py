@@ -15,7 +15,6 @@ from torch.nn import functional
 
 from saobp.equations import checks
 from saobp.equations.checks import ROW_TOLERANCE, quoted
-from saobp.equations.doses import Dose, check_strength_or_dose
 from saobp.equations.factors import check_order
 from saobp.equations.messages import SATURATION, signed_strength
 from saobp.equations.refine import refine
@@ -47,7 +46,7 @@ def saobp_attention(
     value: Float[Tensor, "batch group query value_width"],
     *,
     factor: str = "high",
-    strength: float | Float[Tensor, "*heads"] | Dose = 0.2,
+    strength: float | Float[Tensor, "*heads"] = 0.2,
     mask: Bool[Tensor, "*rows query"] | None = None,
     is_causal: bool = False,
     exclude_self: bool = True,
@@ -74,7 +73,7 @@ def saobp_attention(
         factor: One of `saobp.refine`'s; "none" is plain attention.
         strength: The paper's lambda >= 0 in nats: number, or a tensor that broadcasts over (batch,
             heads) and
-            may be learned. 0 is plain attention. Or `saobp.dose`.
+            may be learned. 0 is plain attention.
         mask: Real tokens, (L,) or (batch, L) boolean. The row of a padded query is its plain
             attention over
             real keys, 0 if it sees none; no real row depends on it. What is padded must be finite.
@@ -95,7 +94,7 @@ def saobp_attention(
         query, key, value, scale, dropout_p, is_causal=is_causal, exclude_self=exclude_self
     )
     checks.check_factor(factor)
-    check_strength_or_dose(strength, tuple(query.shape[:2]))
+    checks.check_strength(strength, tuple(query.shape[:2]))
     check_order(factor, is_causal)
     check_spare(spare, factor, causal=is_causal)
     check_spared_shape(spare, (*query.shape[:3], query.shape[2]))
@@ -116,8 +115,6 @@ def saobp_attention(
         # padding may hold NaN
         shown = query if mask is None else query.masked_fill(~mask[:, None, :, None], 0)
         spared = spared_by_head(spare, shown, key, mask, scale)
-        if isinstance(strength, Dose):
-            strength = by_dose(strength, query, mask, is_causal)
         refined = fused(shown, key, value, factor, strength, exclude_self, how, spared)
         return refined if mask is None else with_padding(refined, query, key, value, how)
 
@@ -247,23 +244,6 @@ def fused(
         if any(x.requires_grad for x in (query, key, value, strengths)):
             return RefinedAttention.apply(call, query, key, value, strengths)
     return attend(call, query, key, value, signed)[0]
-
-
-def by_dose(
-    dose: Dose, query: Tensor, mask: Tensor | None, causal: bool
-) -> float | Float[Tensor, "batch 1"] | Float[Tensor, "batch head query 1"]:
-    """Return the strength of a dose: by the tokens of each sequence, or where it is causal of each
-    query.
-    """
-    batch, heads, length, _ = query.shape
-    if mask is None and not causal:
-        return dose.dose / length
-    wide = torch.promote_types(query.dtype, torch.float32)
-    real = query.new_ones(1, length, dtype=torch.bool) if mask is None else mask
-    if not causal:
-        return dose.over(real.sum(-1, keepdim=True), wide)
-    seen = dose.over(real.cumsum(-1), wide)[:, None, :, None]
-    return seen.expand(batch, heads, length, 1)
 
 
 def with_padding(refined: Tensor, query: Tensor, key: Tensor, value: Tensor, how: How) -> Tensor:

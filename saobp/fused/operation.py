@@ -64,7 +64,7 @@ def refuse_second_derivatives() -> None:
 
 def by_head(strength: float | Tensor, query: Tensor) -> Tensor:
     """Return a strength for each head, (batch, head, 1, 1), from one number or what broadcasts over
-    (batch, head); one for each query stays (batch, head, L, 1).
+    (batch, head); one that has that shape stays as it is.
     """
     if isinstance(strength, Tensor) and strength.ndim == 4:
         return strength

@@ -11,7 +11,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from saobp.equations.checks import quoted
-from saobp.equations.doses import Dose
 from saobp.equations.factors import FACTORS, OWN
 from saobp.models.module import Options, Refinement, Watch
 from saobp.models.supported import NAME, refuse, self_attention_modules, warn
@@ -20,7 +19,7 @@ from saobp.models.supported import NAME, refuse, self_attention_modules, warn
 def apply(
     model: nn.Module,
     factor: str = "high",
-    strength: float | Sequence[float] | Tensor | Dose = 0.2,
+    strength: float | Sequence[float] | Tensor = 0.2,
     *,
     exclude_self: bool = True,
     learn: str | None = None,
@@ -51,7 +50,7 @@ def apply(
         factor: As for `saobp.refine`; "none" is plain attention, exactly as `sdpa` computes it (in
             half precision
             with gradients: in float32, rounded once, as the others are).
-        strength: The paper's lambda in nats, a number or one a head; or `saobp.dose`.
+        strength: The paper's lambda in nats, a number or one a head.
         exclude_self: Leave a row's own message out (Algorithm 1); False is Eq. 11 as printed.
         learn: "head" or "layer" makes the strength a parameter, the softplus of an offset that
             starts at

@@ -23,8 +23,8 @@ from saobp.equations.checks import (
     check_strength,
     quoted,
 )
-from saobp.equations.doses import Dose, check_tokens, strength_by_sender
 from saobp.equations.factors import BIDIRECTIONAL, check_order
+from saobp.equations.messages import per_matrix
 from saobp.equations.refine import _refined, _same_where_zero
 from saobp.equations.sparing import (
     check_saved,
@@ -44,8 +44,8 @@ class Options:
     """What `apply` was asked for, as it stands in the config field `saobp`."""
 
     factor: str = "high"
-    # of all heads, one a head, or a dose
-    strength: float | tuple[float, ...] | Dose = 0.2
+    # of all heads, or one a head
+    strength: float | tuple[float, ...] = 0.2
     exclude_self: bool = True
     learn: str | None = None
     steps: int = 1
@@ -70,8 +70,6 @@ class Options:
             raise ValueError(
                 f"learn: the strength of factor {self.factor!r} cannot be learned; use high or low"
             )
-        if self.learn and isinstance(self.strength, Dose):
-            raise ValueError("learn: a dose is fixed; give the strength as a number")
         if self.learn and (
             self.strength == 0 or (isinstance(self.strength, tuple) and 0 in self.strength)
         ):
@@ -98,17 +96,10 @@ class Options:
         return field
 
 
-def as_numbers(
-    strength: float | Sequence[float] | Tensor | Dose | dict[str, float],
-) -> float | tuple[float, ...] | Dose:
-    """Return a strength as a float, a tuple of one a head or a dose, for a config to hold; ValueError
-    if it is none of them.
+def as_numbers(strength: float | Sequence[float] | Tensor) -> float | tuple[float, ...]:
+    """Return a strength as a float or a tuple of one a head, for a config to hold; ValueError if
+    neither.
     """
-    # as a config holds it
-    if isinstance(strength, dict) and strength.keys() == {"dose"}:
-        return Dose(**strength)
-    if isinstance(strength, Dose):
-        return strength
     if isinstance(strength, Tensor):
         if strength.ndim > 1:
             raise ValueError(
@@ -224,9 +215,9 @@ class Refinement(nn.Module):
             # PEFT hands one on where it takes an adapter off
             self.register_parameter("weight", None)
 
-    def forward(self, device: torch.device) -> float | Float[Tensor, "#head"] | Dose:
-        """Return the strength in nats: a number, one a head (one of all heads if learned by layer), or
-        a dose.
+    def forward(self, device: torch.device) -> float | Float[Tensor, "#head"]:
+        """Return the strength in nats: a number, or one a head (one of all heads if learned by
+        layer).
 
         The forward pass, so that hooks that fetch an offloaded parameter run. Raises ValueError if
         it has no number.
@@ -264,7 +255,6 @@ class Refinement(nn.Module):
         strength = self(attention.device)
         if not isinstance(strength, Tensor) and strength == 0:
             return attention
-        check_tokens(strength, visible)
         if options.factor in BIDIRECTIONAL and sending is not False:
             raise ValueError(
                 "attention_mask: hides tokens from others that they see (or is traced), and factor "
@@ -273,7 +263,7 @@ class Refinement(nn.Module):
         with torch.autocast(attention.device.type, enabled=False):
             prior = attention.masked_fill(~visible, 0)
             rounds = {"steps": options.steps, "damping": options.damping}
-            lam = strength_by_sender(strength, prior, visible)
+            lam = per_matrix(strength, prior)
             lam_by_key = strength_by_key(lam, self.spared(prior, visible, sending))
             refined = _refined(
                 prior, options.factor, lam_by_key, visible, sending, options.exclude_self, 0, rounds

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saobp.equations.doses import strength_by_sender
 from saobp.equations.messages import (
+    per_matrix,
     prefix_key_bias,
     propagate,
     seen_bias,
@@ -190,10 +190,8 @@ def refine_tile(
     with torch.autocast(raw.device.type, enabled=False):
         # the first row sits at key `start`
         real = rows.shown.diagonal(start, -2, -1)[..., None]
-        visible = rows.shown & real
-        prior = raw.masked_fill(~visible, 0)
-        strength = strength_by_sender(refinement(raw.device), prior, visible)
-        strength = strength_by_key(strength, layer.spared())
+        prior = raw.masked_fill(~(rows.shown & real), 0)
+        strength = strength_by_key(per_matrix(refinement(raw.device), prior), layer.spared())
         strength = signed_strength(options.factor, strength)
         refined = propagate(prior, strength, hear, steps=options.steps, damping=options.damping)
     layer.note(start + rows.query.shape[-2], after)

@@ -51,11 +51,10 @@ def equation_11(
     spare=None,
 ):
     """Return Eq. 11 by three loops; `mask` and `causal` leave silent rows out of the product, and
-    `spare` a key's whole product. `strength` may be a list, of each row's messages.
+    `spare` a key's whole product.
     """
     length = len(attention)
-    strengths = strength if isinstance(strength, list) else [strength] * length
-    factors = [potts(number, low) for number in strengths]
+    psi = potts(strength, low)
     real = [True] * length if mask is None else mask.tolist()
     spared = spared_tokens(attention, spare, mask)
     refined = torch.zeros(length, length, dtype=torch.float64)
@@ -66,7 +65,7 @@ def equation_11(
                 continue
             if real[i] and not (exclude_self and i == j) and not (causal and i > j):
                 # so that no message is a message of 1
-                beliefs[k] *= message(attention[i], k, factors[i]) / factors[i](0, 1)
+                beliefs[k] *= message(attention[i], k, psi) / psi(0, 1)
         refined[j] = torch.tensor(normalised(beliefs), dtype=torch.float64)
     return refined
 
