@@ -34,22 +34,23 @@ def interleaved(
     rounds: int = ROUNDS,
     against: Sequence[str] = (),
     warm_up: int = WARM_UP,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, dict[str, Any]]:
     """Time each way once a round, in turning order; the machine's speed drifts, so compare within a
     round (`summary`).
 
     The base is the first way; for each way named in `against` there are the `quartiles`
-    "ratio_to_<way>".
+    "ratio_to_<way>". `clock` in seconds: that of the processor does not count what others run.
     """
     names, spent = list(ways), {name: [] for name in ways}
     for turn in range(rounds + warm_up):
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:
-            start = time.perf_counter()
+            start = clock()
             ways[name]()
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
-            spent[name].append(1e3 * (time.perf_counter() - start))
+            spent[name].append(1e3 * (clock() - start))
     timed = {name: times[warm_up:] for name, times in spent.items()}
     found = {name: summary(timed[name], timed[names[0]]) for name in names}
     for name, other in itertools.product(names, against):

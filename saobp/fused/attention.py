@@ -23,7 +23,7 @@ from saobp.fused import gpu
 from saobp.fused.dropout import Dropout
 from saobp.fused.operation import RefinedAttention, attend, by_head
 from saobp.fused.scores import in_quick_type
-from saobp.fused.spared import spared_by_head
+from saobp.fused.spared import with_spared
 from saobp.fused.tiled.heads import Call
 from saobp.fused.tiled.products import one
 
@@ -82,7 +82,8 @@ def saobp_attention(
         scale: Of the products; None is 1 / sqrt(D).
         dropout_p: Share of the refined probabilities set to 0, the rest growing in proportion.
         spare: Keys that get no bias, as for `saobp.refine`; a mask is (L,), (batch, L) or broadcasts
-            to (batch, heads, L). A share takes one pass over the scores more.
+            to (batch, heads, L). A share takes one pass over the scores more, except where the
+            compiled passes serve: they add up the columns as they go.
 
     Raises:
         ValueError: One line that names the argument and what is wrong with it.
@@ -114,8 +115,7 @@ def saobp_attention(
             return materialised(query, key, value, refinement, how)
         # padding may hold NaN
         shown = query if mask is None else query.masked_fill(~mask[:, None, :, None], 0)
-        spared = spared_by_head(spare, shown, key, mask, scale)
-        refined = fused(shown, key, value, factor, strength, exclude_self, how, spared)
+        refined = fused(shown, key, value, factor, strength, exclude_self, how, spare)
         return refined if mask is None else with_padding(refined, query, key, value, how)
 
 
@@ -208,7 +208,7 @@ def fused(
     strength: float | Tensor,
     exclude_self: bool,
     how: How,
-    spared: Tensor | None,
+    spare: Spare,
 ) -> Tensor:
     """Refine and attend in tiles; rows of padded queries are left undefined."""
     wide = torch.promote_types(query.dtype, torch.float32)
@@ -235,8 +235,9 @@ def fused(
         change=change,
         one=one(wide, query.device),
         dropout=Dropout.draw(how.dropout, (batch * heads, length), query.device),
-        spared=spared,
     )
+    if spare is not None:
+        call = with_spared(call, spare, query, key, how.mask)
     if gpu.serves(call, query, value):
         return gpu.OnGpu.apply(call, query, key, value)
     if torch.is_grad_enabled():

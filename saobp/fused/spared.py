@@ -1,37 +1,50 @@
 """Which keys of each head are spared, worked out from query and key without the L x L matrix."""
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saobp.equations.sparing import RULES, Spare, by_key, edges
+from saobp.fused.tiled import native
+from saobp.fused.tiled.heads import Call
 
 ENTRIES = 2**22
 """Scores that are worked out at a time for the shares of the keys."""
 
 
-def spared_by_head(
+def with_spared(
+    call: Call,
     spare: Spare,
     query: Float[Tensor, "batch head query width"],
     key: Float[Tensor, "batch head query width"],
     mask: Bool[Tensor, "batch query"] | None,
-    scale: float,
-) -> Bool[Tensor, "heads key"] | None:
-    """Return which keys get no bias, for the heads of all sequences one after the other; None if
-    all get theirs. Padded keys may be among them.
+) -> Call:
+    """Return a call that says which keys get no bias, (batch head, key); padded ones may be among
+    them.
+
+    The compiled passes find the keys of a share themselves, while they refine.
     """
-    if spare is None:
-        return None
     batch, heads, length, _ = query.shape
+    share = 0.0
     if isinstance(spare, Tensor):
         spared = by_key(spare, (batch, heads, length, length), query.device)
+    elif spare in RULES and mask is None:
+        spared = query.new_zeros(length, dtype=torch.bool)
+        spared[0] = True
+        if spare == "edges":
+            spared[-1] = True
     elif spare in RULES:
-        real = query.new_ones(1, length, dtype=torch.bool) if mask is None else mask
-        spared = edges(real, both=spare == "edges")[:, None]
+        spared = edges(mask, both=spare == "edges")[:, None]
+    elif call.is_common and native.serves(query):
+        share = float(spare)
+        spared = query.new_zeros(batch, heads, length, dtype=torch.bool)
     else:
         rows = length if mask is None else mask.sum(-1)[:, None, None]
-        spared = column_sums(query, key, mask, scale) > float(spare) * rows
-    return spared.expand(batch, heads, length).flatten(0, 1).contiguous()
+        spared = column_sums(query, key, mask, call.scale) > float(spare) * rows
+    spared = spared.expand(batch, heads, length).flatten(0, 1).contiguous()
+    return replace(call, spared=spared, share=share)
 
 
 @torch.no_grad()

@@ -40,6 +40,8 @@ class Call:
     dropout: Dropout | None
     # (head, L) boolean, keys that get no bias; None where all get theirs
     spared: Tensor | None = None
+    # above 0: forward fills in `spared`, keys that receive more than this share of all attention
+    share: float = 0
 
     @property
     def is_common(self) -> bool:

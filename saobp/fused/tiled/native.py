@@ -143,29 +143,30 @@ class Sizes(ctypes.Structure):
     """What C is told of a call beside its tensors."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("real", "changes", "query_bits", "key_bits")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("real", "changes", "spared", "query_bits", "key_bits")
+        ),
         *(
             (name, ctypes.c_long)
             for name in ("sequences", "heads", "length", "width", "depth", "threads")
         ),
-        *((name, ctypes.c_float) for name in ("scale", "kept")),
+        *((name, ctypes.c_float) for name in ("scale", "kept", "share", "change")),
         *((name, ctypes.c_int) for name in ("own", "spares", "threshold")),
     ]
 
     @classmethod
     def of(cls, call: Call, changes: Tensor, query: Tensor, value: Tensor) -> "Sizes":
         """Return those of a call with these tensors, and with what `changes_by_head` returned."""
-        real = None if call.real is None else call.real.data_ptr()
-        by_key = changes.data_ptr()
+        keys = [None if x is None else x.data_ptr() for x in (call.real, changes, call.spared)]
         counts = (*query.shape, value.shape[3], torch.get_num_threads())
         switches = not call.exclude_self, call.spared is not None
-        if call.dropout is None:
-            return cls(real, by_key, None, None, *counts, call.scale, 1, *switches, 0)
-        bits = (x.data_ptr() for x in (call.dropout.query_bits, call.dropout.key_bits))
-        kept = 1 / (1 - call.dropout.probability)
-        return cls(
-            real, by_key, *bits, *counts, call.scale, kept, *switches, call.dropout.threshold
-        )
+        bits, kept, threshold = (None, None), 1, 0
+        if call.dropout is not None:
+            bits = [x.data_ptr() for x in (call.dropout.query_bits, call.dropout.key_bits)]
+            kept, threshold = 1 / (1 - call.dropout.probability), call.dropout.threshold
+        numbers = call.scale, kept, call.share, call.change
+        return cls(*keys, *bits, *counts, *numbers, *switches, threshold)
 
 
 def changes_by_head(call: Call, query: Tensor) -> Tensor:
@@ -187,9 +188,10 @@ def serves(tensor: Tensor) -> bool:
 
 def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor] | None:
     """Return the output (batch, head, L, D), the rows' normalisers (…, L, 1) and the keys' loads
-    (…, 1, L).
+    (…, 1, L); fill in `call.spared` where there is a share.
 
-    None if a load is too small beside the largest for float32, or no memory is left.
+    None if a load is too small beside the largest for float32, or no memory is left. Raises
+    MemoryError where that leaves it open which keys are spared.
     """
     query, key, value = (side_by_side(x) for x in (query, key, value))
     results = out, *sums = room_like(value), *sums_like(query)
@@ -197,7 +199,9 @@ def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor
     changes = changes_by_head(call, query)
     sizes = Sizes.of(call, changes, query, value)
     mild = passes().saobp_attend(*rows, *places, sizes, math.exp(call.strongest - RANGE))
-    return [*results] if mild else None
+    if mild == -1 and call.share:
+        raise MemoryError("saobp_attention has no memory left for the shares of its keys")
+    return [*results] if mild == 1 else None
 
 
 def gradients(call: Call, *tensors: Tensor) -> list[Tensor]:

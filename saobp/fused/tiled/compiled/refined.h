@@ -21,13 +21,15 @@ typedef struct { float *at; long sequence, head, row; } Tensor;
 /* A call: width of a key, depth of a value; messages 1 + change a, a query's own one left out unless `own`. `real` is 1
    for a token and 0 for padding (head, row), NULL where all are real: padding is not seen and is silent. `changes` by
    key are a row of zeros, of silent queries, and one row for all heads, or if `spares` one a head. `bits` of queries and
-   keys (head, row) say which pairs dropout keeps, times `kept`; NULL without. */
+   keys (head, row) say which pairs dropout keeps, times `kept`; NULL without. With a `share` above 0 keys that receive
+   more of all attention are spared: forward finds them, `spared` (head, row) is 1 and `changes` 0 for them from then on. */
 typedef struct {
     const unsigned char *real;
-    const float *changes;
+    float *changes;
+    unsigned char *spared;
     const int *bits[2];
     long sequences, heads, length, width, depth, threads;
-    float scale, kept;
+    float scale, kept, share, change;
     int own, spares, threshold;
 } Call;
 
@@ -87,6 +89,38 @@ static inline void weigh(float *row, float *said, long keys, const float *change
         said[key] *= message;
         if (!own) row[key] /= message;
     }
+}
+
+/* The same, and add the row to the column sums. */
+static inline void weigh_and_add(float *restrict row, float *restrict said, float *restrict sums, long keys,
+                                 const float *restrict changes, int own) {
+    for (long key = 0; key < keys; key++) {
+        float message = 1 + changes[key] * row[key];
+        sums[key] += row[key];
+        said[key] *= message;
+        if (!own) row[key] /= message;
+    }
+}
+
+/* Spare the keys of a head whose column sums, by part, come to more than a share of all: nothing is said about them. */
+static inline void spare_keys(const Call *of, long head, long parts, const float *sums, float *said) {
+    const unsigned char *real = of->real ? of->real + head * of->length : NULL;
+    long L = of->length, rows = real ? 0 : L;
+    if (real)
+        for (long row = 0; row < L; row++) rows += real[row];
+    for (long key = 0; key < L; key++) {
+        float sum = 0;
+        for (long part = 0; part < parts; part++) sum += sums[part * L + key];
+        if (!(sum > of->share * rows)) continue;
+        for (long part = 0; part < parts; part++) said[part * L + key] = 1;
+        of->spared[head * L + key] = 1;
+        of->changes[(1 + head) * L + key] = 0;
+    }
+}
+
+/* Take messages about spared keys off a row again that was divided by them. */
+static inline void restore(float *row, const int *keys, long count, float change) {
+    for (long n = 0; n < count; n++) row[keys[n]] /= 1 - change * row[keys[n]];
 }
 
 /* Loads of a head from the products of its parts, the largest 1. Return 0 if one is below `smallest` of it, or is not
