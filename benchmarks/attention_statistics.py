@@ -1,8 +1,8 @@
 """Time the statistics of attention beside the matrix: `python benchmarks/attention_statistics.py`.
 
 Writes benchmarks/attention_statistics.json: processor time and peak memory of one head of width 64 at 512 to
-16,384 tokens, on one thread, each in a process of its own; and where the time goes at 8,192. The
-matrix is left out where it would take some ten GiB.
+16,384 tokens, on one thread, each way of a setting in a process of its own; and where the time goes at
+8,192. The matrix is left out where it would take some ten GiB.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from saobp.measure import gtd_and_entropy
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 LONGEST_MATRIX, HEAD = 8192, 64
-REPEATS = 3
+REPEATS = {"statistics": 3, "matrix": 1}
 STEPS = {
     "aten::baddbmm": "scores",
     "aten::exp": "exponentials",
@@ -76,20 +76,24 @@ def peak_of_process() -> float:
     return int(line.split()[1]) / 1024
 
 
-def measured(way: str, setting: str, length: int) -> dict[str, float]:
-    """Time calls in this process, and how far its memory rises above that after a small call."""
+def measured(way: str, setting: str, lengths: list[int]) -> list[dict]:
+    """Time calls in this process, and how far its memory rises above that after a small call.
+
+    Lengths must rise: the peak of a process never falls.
+    """
     torch.set_num_threads(1)
     call(way, setting, 64)()
-    before, run, seconds = peak_of_process(), call(way, setting, length), []
-    for _ in range(REPEATS):
-        start = time.process_time()
-        run()
-        seconds.append(time.process_time() - start)
-    return {
-        "seconds": statistics.median(seconds),
-        "fastest_seconds": min(seconds),
-        "peak_mib": peak_of_process() - before,
-    }
+    before, rows = peak_of_process(), []
+    for length in lengths:
+        run, seconds = call(way, setting, length), []
+        for _ in range(REPEATS[way]):
+            start = time.process_time()
+            run()
+            seconds.append(time.process_time() - start)
+        times = {"seconds": statistics.median(seconds), "fastest_seconds": min(seconds)}
+        place = {"setting": setting, "length": length, "way": way}
+        rows.append({**place, **times, "peak_mib": peak_of_process() - before})
+    return rows
 
 
 def where_the_time_goes(setting: str, length: int) -> dict[str, float]:
@@ -108,18 +112,15 @@ def where_the_time_goes(setting: str, length: int) -> dict[str, float]:
 
 
 def rows(lengths: list[int]) -> list[dict]:
-    """Return a row for each setting, length and way."""
-    found = []
+    """Return a row for each setting, way and length."""
+    table = []
     for setting in SETTINGS:
-        for length in lengths:
-            for way in WAYS:
-                if way == "matrix" and length > LONGEST_MATRIX:
-                    continue
-                (numbers,) = fresh(1, measured, way, setting, length)
-                row = {"setting": setting, "length": length, "way": way, **numbers}
-                print(json.dumps(row))
-                found.append(row)
-    return found
+        for way in WAYS:
+            fitting = [x for x in sorted(lengths) if way != "matrix" or x <= LONGEST_MATRIX]
+            (some,) = fresh(1, measured, way, setting, fitting)
+            print(json.dumps(some), flush=True)
+            table.extend(some)
+    return table
 
 
 def main(path: Path, lengths: list[int]) -> None:
