@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from saobp.equations.doses import Dose
-from saobp.fused.scores import allowed_pairs
+from saobp.fused.scores import HIDES, allowed_pairs
 from saobp.measure.statistics import BY_ROWS, AttentionStatistics, attention_statistics
 from saobp.models.supported import NAME, is_causal_module, self_attention_modules
 
@@ -35,6 +35,36 @@ class Seen:
     causal: bool
     scale: float | None
 
+    def scores(self) -> Float[Tensor, "batch head L L"]:
+        """Return the scaled scores, -inf where a query may not look."""
+        query, key = self.query.float(), self.key.float()
+        key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+        scale = query.shape[-1] ** -0.5 if self.scale is None else self.scale
+        scores, length = query @ key.mT * scale, query.shape[2]
+        mask = self.mask
+        if mask is not None and mask.ndim == 2:
+            mask = mask[:, None, None]
+        if mask is not None and mask.dtype == torch.bool:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        elif mask is not None:
+            scores = (scores + mask).masked_fill(mask <= HIDES, -torch.inf)
+        if self.causal:
+            later = torch.ones(length, length, dtype=torch.bool, device=scores.device).triu(1)
+            scores = scores.masked_fill(later, -torch.inf)
+        return scores
+
+    def sink_value_norms(
+        self, columns: Float[Tensor, "batch head L"]
+    ) -> Float[Tensor, "batch head"]:
+        """Return the norm of the value that the largest column belongs to, over the median norm of
+        the tokens that receive anything.
+        """
+        norms = self.value.float().norm(dim=-1)
+        norms = norms.repeat_interleave(columns.shape[1] // norms.shape[1], 1)
+        median = norms.masked_fill(columns == 0, torch.nan).nanmedian(-1).values
+        sink = columns.nan_to_num().argmax(-1, keepdim=True)
+        return norms.gather(-1, sink)[..., 0] / median
+
     def statistics(self, **options: Any) -> AttentionStatistics:
         """Measure the attention of this call, plain unless the options say otherwise."""
         return attention_statistics(
@@ -49,33 +79,22 @@ class Seen:
 
 @contextmanager
 def observed(model: nn.Module, observe: Callable[[Seen], None]) -> Iterator[None]:
-    """Call `observe` with each self-attention of `model`, before it attends.
-
-    Raises ValueError if the model computes attention elsewhere than in transformers' interface, as
-    "eager" models do.
+    """Call `observe` with each self-attention of `model` that goes through transformers' interface,
+    before it attends.
     """
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
+    from transformers.modeling_utils import AttentionInterface
 
     layers = {module: number for number, module in enumerate(self_attention_modules(model))}
-    names = {module.config._attn_implementation for module in layers}
-    missing = [name for name in names if name not in functions]
-    if missing:
-        raise ValueError(
-            f'model: {type(model).__name__} attends by "{missing[0]}", which cannot be observed; '
-            'call model.set_attn_implementation("sdpa")'
-        )
-    before = {name: functions[name] for name in names}
-    overridden = {name: name in functions._local_mapping for name in names}
-    for name, function in before.items():
-        functions[name] = _showing(function, layers, observe)
+    before = AttentionInterface.get_interface
+
+    def get_interface(interface, name: str, default: Callable[..., Any]) -> Callable[..., Any]:
+        return _showing(before(interface, name, default), layers, observe)
+
+    AttentionInterface.get_interface = get_interface
     try:
         yield
     finally:
-        for name, function in before.items():
-            if overridden[name]:
-                functions[name] = function
-            else:
-                del functions[name]
+        AttentionInterface.get_interface = before
 
 
 def _showing(
@@ -126,10 +145,9 @@ def refinement_of(module: nn.Module) -> dict[str, Any]:
         return {}
     options = refinement.options
     one_step = options.steps == 1 and not options.damping and options.messages == "earlier"
-    fixed = not isinstance(options.strength, Dose)
-    if options.factor not in BY_ROWS or not (one_step and fixed):
+    if options.factor not in BY_ROWS or not one_step:
         raise ValueError(
-            "model: its refinement needs the L x L matrix; statistics go with one step of high or low and a strength that is no dose"
+            "model: its refinement needs the L x L matrix; statistics go with one step of high or low"
         )
     return {
         "factor": options.factor,

@@ -47,15 +47,14 @@ def test_statistics_are_those_of_the_model_s_matrices(family, refinement, padded
 
 
 def test_the_interface_and_the_outputs_are_as_before():
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
+    from transformers.modeling_utils import AttentionInterface
 
-    model, before = families.build("llama"), functions["sdpa"]
+    model, before = families.build("llama"), AttentionInterface.get_interface
     plain = families.called(model).logits
     with pytest.raises(RuntimeError, match="stop"), observed(model, lambda call: None):
         assert torch.equal(families.called(model).logits, plain)
-        assert functions["sdpa"] is not before
         raise RuntimeError("stop")
-    assert functions["sdpa"] is before and "sdpa" not in functions._local_mapping
+    assert AttentionInterface.get_interface is before
 
 
 def test_other_models_are_not_seen():
@@ -67,7 +66,7 @@ def test_other_models_are_not_seen():
 
 @pytest.mark.parametrize(
     ("factor", "options"),
-    [("elemmul", {}), ("high", {"steps": 2}), ("high", {"strength": saobp.dose(4)})],
+    [("elemmul", {}), ("high", {"steps": 2})],
 )
 def test_a_refinement_that_needs_the_matrix_is_refused(factor, options):
     model = saobp.apply(families.build("bert"), factor, **options)
@@ -75,8 +74,23 @@ def test_a_refinement_that_needs_the_matrix_is_refused(factor, options):
         refinement_of(self_attention_modules(model)[0])
 
 
-def test_eager_models_are_told_what_to_do():
-    model = families.build("bert")
+@pytest.mark.parametrize("family", ["bert", "llama", "t5"])
+def test_scores_and_values_of_an_eager_model_are_those_that_it_attends_by(family):
+    model, calls = families.build(family), []
     model.set_attn_implementation("eager")
-    with pytest.raises(ValueError, match="set_attn_implementation"), observed(model, print):
-        pass
+    with torch.no_grad(), observed(model, calls.append):
+        families.called(model, mask=families.padding_mask())
+    saobp.apply(model, "none")
+    with torch.no_grad(), saobp.models.apply.raw_attentions(model) as pairs:
+        families.called(model, mask=families.padding_mask())
+    real = families.padding_mask().bool()
+    for call, (attention, _) in zip(calls, pairs, strict=True):
+        rows = real[:, None, :, None].expand_as(attention)
+        assert torch.allclose(call.scores().softmax(-1)[rows], attention[rows], atol=1e-5)
+        columns = attention.masked_fill(~rows, 0).sum(-2)
+        ratios = call.sink_value_norms(columns)
+        heads, groups = attention.shape[1], call.value.shape[1]
+        for head in range(heads):
+            norms = call.value[0, head * groups // heads].norm(dim=-1)
+            ratio = norms[columns[0, head].argmax()] / norms[real[0]].median()
+            assert ratios[0, head].item() == pytest.approx(ratio.item(), rel=1e-5)
