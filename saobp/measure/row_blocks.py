@@ -198,6 +198,11 @@ class RowBlocks:
             self.spared = columns > share * self.length
             self.said.masked_fill_(self.spared, 0)
 
+    def forget(self) -> None:
+        """Be ready to go over the blocks once more."""
+        if self.step and self.step.earlier:
+            self.said.zero_()
+
     def refine(self, block: Block) -> Block:
         """Return the refined rows of a plain block (Eq. 11), whose weights are its attention then.
 

@@ -8,6 +8,7 @@ powers for GTD come from the same sweep; other attention takes one more sweep pe
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Real
 
@@ -29,6 +30,11 @@ from saobp.measure.row_blocks import SPARE, Block, RowBlocks, Step, Visibility
 
 BY_ROWS = ("none", "high", "low")
 """Factors under which a row needs one number per key of all others, and so no matrix."""
+
+NEARLY_EQUAL = 0.01
+"""Squared distance from rank one under which it is summed up row by row: as a difference of two sums
+it would keep few digits.
+"""
 
 BY_TOKEN = ("logsumexp", "row_entropy", "column_sum", "received")
 """Statistics that have one number per token; the rest have one per head."""
@@ -64,6 +70,12 @@ class AttentionStatistics:
     gtd: Float[Tensor, "batch head"]
     # its standard error, 0 where the number is exact
     gtd_error: Float[Tensor, "batch head"]
+    # the same of the softmax that was refined; None without a refinement
+    plain: AttentionStatistics | None = None
+
+
+NAMES = tuple(name for name in AttentionStatistics.__dataclass_fields__ if name != "plain")
+"""Of the statistics that are numbers."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +120,7 @@ def attention_statistics(
     """Measure softmax(scale query key^T), or its refinement, without the L x L matrix (Eq. 2, 11-13).
 
     Memory grows with L, time with L^2. Statistics are in float32 or better, without gradient, and
-    equal those of the matrix to about 1e-6. At 8,192 tokens, one head of width 64, on one thread,
+    equal those of the matrix to about 1e-6. Of a refinement the softmax is measured, too (`plain`). At 8,192 tokens, one head of width 64, on one thread,
     half of the time goes into the products query key^T and a fifth into the exponentials; each probe
     column costs what a column of values costs, once per hop.
 
@@ -256,18 +268,9 @@ def every_head(
 ) -> AttentionStatistics:
     """Measure a few heads at a time, side by side where there are several threads."""
     batch, heads, length, _ = query.shape
-    wide = torch.promote_types(query.dtype, torch.float32)
-    room = {"dtype": wide, "device": query.device}
-    names = AttentionStatistics.__dataclass_fields__
-    results = {
-        name: torch.full(
-            (batch, heads, length) if name in BY_TOKEN else (batch, heads), math.nan, **room
-        )
-        for name in names
-    }
-    results["column_sum"].zero_()
-    results["received"].zero_()
     size = heads_per_tile(length, query.device)
+    # of attention, and of the softmax before it was refined
+    results = [empty(query) for _ in range(1 if wanted.strength is None else 2)]
 
     def measure(sequence: int, start: int) -> None:
         some = slice(start, min(start + size, heads))
@@ -277,14 +280,26 @@ def every_head(
         if not len(places):
             return
         rows = rows_of(wanted, query, key, places, (sequence, some))
-        for name, value in statistics_of(wanted, rows, sequence * heads + start).items():
-            if name in BY_TOKEN:
-                results[name][sequence, some, places] = value.to(wide)
-            else:
-                results[name][sequence, some] = value.to(wide)
+        sides = statistics_of(wanted, rows, sequence * heads + start)
+        for result, numbers in zip(results, sides, strict=True):
+            for name, value in numbers.items():
+                place = (sequence, some, places) if name in BY_TOKEN else (sequence, some)
+                result[name][place] = value.to(result[name].dtype)
 
     side_by_side(measure, [(n, start) for n in range(batch) for start in range(0, heads, size)])
-    return AttentionStatistics(**results)
+    plain = AttentionStatistics(**results[1]) if results[1:] else None
+    return AttentionStatistics(**results[0], plain=plain)
+
+
+def empty(query: Tensor) -> dict[str, Tensor]:
+    """Return the numbers of padding, by name."""
+    wide = torch.promote_types(query.dtype, torch.float32)
+    numbers = {}
+    for name in NAMES:
+        shape = query.shape[: 3 if name in BY_TOKEN else 2]
+        value = 0.0 if name in ("column_sum", "received") else math.nan
+        numbers[name] = torch.full(shape, value, dtype=wide, device=query.device)
+    return numbers
 
 
 def rows_of(
@@ -324,40 +339,72 @@ def step_of(wanted: Wanted, query: Tensor, visible: Visibility, part: tuple[int,
     return Step(strength, wanted.strongest, wanted.exclude_self, wanted.causal, spared, share)
 
 
-def statistics_of(wanted: Wanted, rows: RowBlocks, number: int) -> dict[str, Tensor]:
-    """Go over the blocks of a few heads, the first of which has a number for its seed."""
-    sums, probes = Sums(rows), None
+def statistics_of(wanted: Wanted, rows: RowBlocks, number: int) -> list[dict[str, Tensor]]:
+    """Go over the blocks of a few heads, the first of which has a number for its seed.
+
+    Returns the statistics of their attention, and where it is refined those of the softmax.
+    """
     if rows.step and not rows.step.earlier:
         rows.gather()
-    if wanted.probes:
-        seeds = [wanted.seed * 2**20 + number + head for head in range(rows.count)]
-        probes = Probes(rows, wanted.probes, wanted.beta, wanted.hops, seeds)
-    blocks = rows.blocks()
+    seeds = [wanted.seed * 2**20 + number + head for head in range(rows.count)]
+    sides = [Side(wanted, rows, seeds) for _ in range(2 if rows.step else 1)]
+    attention, blocks = sides[0], rows.blocks()
     triangular = wanted.causal or len(blocks) == 1
     for place in blocks:
         plain = rows.plain(place)
-        sums.see(plain)
-        block = rows.refine(plain) if rows.step else plain
-        sums.add(block)
-        if probes:
-            for power in range(1, wanted.hops + 1 if triangular else 2):
-                probes.hop(block, power)
+        for side in sides:
+            side.sums.see(plain)
+        block = plain
         if rows.step:
-            sums.compare(plain, block)
-    if probes and not triangular:
+            sides[1].add(plain, triangular)
+            block = rows.refine(plain)
+        attention.add(block, triangular)
+        if rows.step:
+            attention.sums.compare(plain, block)
+    if wanted.probes and not triangular:
         for power in range(2, wanted.hops + 1):
-            for place in blocks:
-                plain = rows.plain(place)
-                probes.hop(rows.refine(plain) if rows.step else plain, power)
-    return sums.statistics(wanted.sink) | gtd_of(sums, probes)
+            for side, block in sweep(rows, sides):
+                side.probes.hop(block, power)
+    if any(side.sums.nearly_equal().any() for side in sides):
+        rows.forget()
+        for side, block in sweep(rows, sides):
+            side.sums.spread_out(block)
+    return [side.statistics() for side in sides]
 
 
-def gtd_of(sums: Sums, probes: Probes | None) -> dict[str, Tensor]:
-    """Return GTD and its standard error, if there are probes."""
-    if probes is None:
-        return {}
-    gtd, error = dependency(sums.squares, *probes.squares())
-    return {"gtd": gtd, "gtd_error": error}
+def sweep(rows: RowBlocks, sides: list[Side]) -> Iterator[tuple[Side, Block]]:
+    """Go over the blocks again; yield each as every side has it."""
+    for place in rows.blocks():
+        block = rows.plain(place)
+        if rows.step:
+            yield sides[1], block
+            block = rows.refine(block)
+        yield sides[0], block
+
+
+class Side:
+    """The sums and probes of attention, or of the softmax before it was refined."""
+
+    def __init__(self, wanted: Wanted, rows: RowBlocks, seeds: list[int]):
+        self.wanted, self.sums = wanted, Sums(rows)
+        self.probes = None
+        if wanted.probes:
+            self.probes = Probes(rows, wanted.probes, wanted.beta, wanted.hops, seeds)
+
+    def add(self, block: Block, triangular: bool) -> None:
+        """Take in a block, the powers of its rows too where their keys are all known."""
+        self.sums.add(block)
+        if self.probes:
+            for power in range(1, self.wanted.hops + 1 if triangular else 2):
+                self.probes.hop(block, power)
+
+    def statistics(self) -> dict[str, Tensor]:
+        """Return all numbers by name; without probes no GTD."""
+        numbers = self.sums.statistics(self.wanted.sink)
+        if self.probes:
+            gtd, error = dependency(self.sums.squares, *self.probes.squares())
+            numbers |= {"gtd": gtd, "gtd_error": error}
+        return numbers
 
 
 class Sums:
@@ -370,6 +417,8 @@ class Sums:
         self.logsumexp, self.entropy = by_token.clone(), by_token.clone()
         self.columns, self.seen = by_token.clone(), by_token.clone()
         self.squares, self.above, self.moved = by_head.clone(), by_head.clone(), by_head.clone()
+        # of the rows from their mean, squared; NaN where it is not summed up
+        self.spread = torch.full_like(by_head, math.nan)
         self.largest = torch.full_like(by_head, -math.inf)
         visible = rows.visible
         self.simple = visible.mask is None and visible.window is None
@@ -405,21 +454,48 @@ class Sums:
         gap = torch.sub(attention, plain.weights, out=plain.weights)
         self.moved += torch.linalg.vector_norm(gap, ord=1, dim=-1).double().sum(-1) / 2
 
+    def queries(self) -> Tensor:
+        """Return how many queries see a key, (head,)."""
+        return (~self.entropy.isnan()).sum(-1)
+
+    def apart(self) -> Tensor:
+        """Return the squared distance from rank one over the squared norm, (head,)."""
+        difference = 1 - self.columns.square().sum(-1) / (self.queries() * self.squares)
+        return torch.where(self.spread.isnan(), difference, self.spread / self.squares)
+
+    def nearly_equal(self) -> Tensor:
+        """Return which heads' rows are nearly equal, (head,)."""
+        return self.apart() < NEARLY_EQUAL
+
+    def spread_out(self, block: Block) -> None:
+        """Add the distance of a block's rows from the mean row, which is known by now."""
+        mean = self.columns / self.queries().clamp_min(1)[:, None]
+        before, after = mean[:, : block.keys.start], mean[:, block.keys.stop :]
+        mean = mean[:, None, block.keys].to(block.weights.dtype)
+        scratch = self.rows.buffer(SPARE, *block.weights.shape[1:])
+        blind = block.total == 0
+        share = (1 / block.total).masked_fill_(blind, 0)
+        gap = torch.mul(block.weights, share, out=scratch).sub_(mean)
+        squares = torch.linalg.vector_norm(gap, dim=-1).double().square()
+        # keys that no query of the block may look at
+        squares += torch.cat([before, after], -1).square().sum(-1, keepdim=True)
+        squares.masked_fill_(blind[..., 0], 0)
+        self.spread = self.spread.nan_to_num() + squares.sum(-1)
+
     def statistics(self, sink: float) -> dict[str, Tensor]:
         """Return every statistic but GTD, by name."""
-        length, queries = self.rows.length, (~self.entropy.isnan()).sum(-1)
+        length, queries = self.rows.length, self.queries()
         seen = self.seen
         if self.simple:
             later = torch.arange(length, device=seen.device, dtype=seen.dtype)
             seen = length - (later if self.rows.visible.causal else 0 * later)
         received = self.columns / seen.clamp_min(1)
         undefined = self.columns.isnan().any(-1) | (queries == 0)
-        shared = self.columns.square().sum(-1) / (queries * self.squares)
         by_head = {
             "max_logit": self.largest,
             "sink_rate": (received > sink).double().mean(-1),
             "sparsity": 1 - self.above / length**2,
-            "rank_one_distance": (1 - shared).clamp_min(0).sqrt(),
+            "rank_one_distance": self.apart().clamp_min(0).sqrt(),
             "moved": self.moved / queries,
         }
         by_head = {name: value.masked_fill(undefined, math.nan) for name, value in by_head.items()}
