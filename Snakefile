@@ -63,19 +63,17 @@ SOURCE = os.environ.get("SAOBP_DATA") or study.data
 TEXT = repr([SOURCE, study.corpus, study.tokenizer, study.vocabulary, *filter(None, [study.tokens])])
 
 
-PUBLISHED, CLAIMED = "data/published/*", ("data/claims.yaml", "data/plan/*")
+PUBLISHED, COMPARED = "data/published/*", "figures/results.csv"
 IN_SMOKE = study.name == EXERCISE  # shows the study of `SAY_MOST`
 SHOWN = {  # what is tracked and a notebook shows beside its own run: a change of it is another run
-    "04-pretrain": ["data/results/narrow/*", "data/results/scratch/*", "data/results/repeats.csv"],
     "05-finetune": ["data/results/narrow/*", PUBLISHED],
-    "06-attention": ["data/results/narrow/*"],
-    "07-decoder": ["data/results/narrow/*", "data/results/decoders/*", PUBLISHED, "figures/*"],
-    "08-cost": ["data/results/narrow/*", "data/results/cost/*", PUBLISHED],
+    "06-attention": ["data/results/narrow/*", COMPARED],
+    "07-decoder": ["data/results/narrow/*", PUBLISHED, "figures/*"],
+    "08-cost": ["data/results/narrow/*", PUBLISHED, COMPARED],
     "09-audit": [PUBLISHED],
-    "10-tables": [PUBLISHED, *CLAIMED, *(f"data/results/{name}/*" for name in SAY_MOST if IN_SMOKE)],
-    "11-figures": [PUBLISHED, *CLAIMED, "data/examples/*", "figures/*" if IN_SMOKE else "figures/claims.csv"],
-    "12-beyond": [f"data/results/{name}/*" for name in ("stories", "hops", "narrow", "scratch", "branched", "decoders")]
-    + ["data/plan/*", "figures/claims.csv"],
+    "10-tables": [PUBLISHED, "figures/claims.csv", *(f"data/results/{name}/*" for name in SAY_MOST if IN_SMOKE)],
+    "11-figures": [PUBLISHED, "data/plan/*", "data/examples/*", "figures/*" if IN_SMOKE else COMPARED],
+    "12-beyond": ["data/results/stories/*", "data/results/narrow/*", "data/plan/*", COMPARED],
     "13-retrofit": ["data/results/retrofit/*", "data/plan/*", "figures/*"],
     "report": ["figures/*"],
 }

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from companion.results import aims as aimed
 from companion.setup.paths import write_text
-from companion.texts import costs
 
 HERE = Path(__file__).parent
 MARK = "<!-- tables: written by table.py -->\n"
@@ -93,18 +93,15 @@ def most_on_a_gpu() -> str:
     """
     rows = []
     for called in (False, True):
-        long = costs.on_a_gpu(called=called)[1].melt(
-            ["sequences", "length", "dtype"], ["forward", "both"], "direction"
-        )
-        most = long.loc[long["value"].idxmax()]
+        found = aimed.on_a_gpu(called=called)
+        most = found.loc[found["ratio"].idxmax()]
         size = f"{most.sequences} × {most.length} tokens, {most['dtype']}, {most.direction.replace('both', BACK)}"
-        rows.append(["call" if called else "device", f"{most.value:.2f}", size])
+        rows.append(["call" if called else "device", f"{most.ratio:.2f}", size])
     return table(rows, "time", "high, most × sdpa", "where")
 
 
 def aims() -> str:
     """Tabulate what High was to take at most, over plain attention, and what it takes."""
-    found = costs.aims()
     rows = [
         [
             row.setting.replace("both", BACK),
@@ -113,7 +110,7 @@ def aims() -> str:
             f"{row.ratio:.2f}",
             "yes" if row.met else "no",
         ]
-        for row in found.itertuples()
+        for row in aimed.met().itertuples()
     ]
     return table(rows, "", "sequences × tokens", "at most", "takes", "met")
 

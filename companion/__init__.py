@@ -2,6 +2,6 @@
 and texts.
 
 Runs go through `setup`, `data`, `training` and `evaluation` and leave records; `statistics` and
-`verdicts` compare them; `tables`, `figures` and `texts` show what was found. The library `saobp`
+`results` compare them, once; `tables`, `figures` and `texts` show what was found. The library `saobp`
 imports nothing from here.
 """

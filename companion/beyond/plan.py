@@ -83,14 +83,13 @@ class Planned(Question):
 
 
 class Plan(typed_by_hand.Strict):
-    """A plan: its studies by name, and what was done otherwise once runs had started."""
+    """A plan: its studies by name. What was done otherwise is in data/plan/LOG.md."""
 
     name: str
     interim: str
     studies: dict[str, Planned]
     # seeds at which a study was read, where these are not its analyses
     readings: dict[str, list[Positive]] = {}
-    departures: dict[str, list[str]]
 
     @model_validator(mode="before")
     @classmethod
@@ -113,9 +112,7 @@ def read(path: Path) -> Plan:
     unknown or wrong.
     """
     given = typed_by_hand.read(path)
-    head = {
-        key: given.pop(key) for key in ("name", "interim", "readings", "departures") if key in given
-    }
+    head = {key: given.pop(key) for key in ("name", "interim", "readings") if key in given}
     return _validated(path, "", Plan, head | {"studies": given})
 
 

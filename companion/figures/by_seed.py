@@ -12,16 +12,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion.beyond import accuracy_by_hops
-from companion.beyond.plan import Primary
+from companion.beyond.plan import studies as planned_studies
 from companion.figures import style
 from companion.figures.beyond_the_paper import hops
 from companion.records import select
 from companion.records.schema import Record
+from companion.results import answers_by_hops
 from companion.setup import labels
 from companion.setup.tasks_and_metrics import TASKS
 from companion.statistics import Estimate, estimates, mean_interval, seeds, trajectories
 from companion.tables.cells import decimal
-from companion.texts import planned
 
 # of the questions of three hops
 LAYERS = 4
@@ -106,42 +106,30 @@ def headlines(records: Sequence[Record]) -> pd.DataFrame:
     """One row a mark of `panel` a (x: largest column sum), b (x: step, y: percent right) or c (x,
     y: as of `starts`).
 
-    Empty unless there are records for all three. Once the planned study on fresh seeds has decided,
-    b is of it.
+    Empty unless there are records for all three. Once the planned study on fresh seeds has been
+    analysed, b is of it.
     """
     columns = sides(records, "column_mass_maximum").assign(panel="a").rename(columns={"value": "x"})
-    exams, plan = (
-        [record["metrics"].get("multihop") or [] for record in records],
-        planned.study("hops"),
-    )
+    exams = [record["metrics"].get("multihop") or [] for record in records]
     read = accuracy_by_hops.planned([record for record in records if record["stage"] == "hops"])
     fresh = [run for record in read for run in record["metrics"]["multihop"]]
-    gain = accuracy_by_hops.gain_along(fresh) if fresh else None
-    outcome = planned.outcome(gain and gain[0], plan.primary)
-    decided = {"outcome": outcome} if outcome in plan.outcomes else {}
-    runs = fresh if decided else max(exams, key=len, default=[])
-    curves = hops.means(runs)
+    analysed = len(read) >= planned_studies()["hops"].primary.analyses[0]
+    runs = fresh if analysed else max(exams, key=len, default=[])
+    curves, about = hops.means(runs), {"panel": "b", "fresh": analysed}
     if len(curves):
         curves = curves[curves["algorithm"].isin(CURVES) & (curves["layers"] == LAYERS)]
-        early = early_gap(runs, plan.primary if decided else None)
-        decided |= dict(
-            zip(("early", "early_low", "early_high"), (early.value, early.low, early.high))
-        )
-    curves = curves.rename(columns={"step": "x", "accuracy": "y"}).assign(panel="b", **decided)
+        early = early_gap(runs)
+        about |= {"early": early.value, "early_low": early.low, "early_high": early.high}
+    curves = curves.rename(columns={"step": "x", "accuracy": "y"}).assign(**about)
     parts = [columns, curves, starts(records).assign(panel="c")]
     return pd.concat(parts, ignore_index=True) if all(map(len, parts)) else pd.DataFrame()
 
 
-def early_gap(runs: Sequence[dict[str, Any]], primary: Primary | None = None) -> Estimate:
-    """High − Original on three hops at the check nearest to step `EARLY`, points; widened as a
-    plan's `primary` is.
-    """
-    frame = accuracy_by_hops.curves(runs).query("layers == @LAYERS and hops == @hops.HOPS")
-    near = frame[frame["step"] == nearest(frame["step"])]
-    near = near.pivot(index="seed", columns="algorithm", values="accuracy").reindex(columns=SIDES)
-    gaps = (near["high"] - near["original"]).dropna().tolist()
-    found = mean_interval(gaps) if gaps else Estimate(np.nan, np.nan, np.nan, 0)
-    return planned.widened(found, primary) if primary else found
+def early_gap(runs: Sequence[dict[str, Any]]) -> Estimate:
+    """High − Original on three hops at the check nearest to step `EARLY`, in points."""
+    right = answers_by_hops.early(runs, LAYERS).reindex(columns=SIDES)
+    gaps = (right["high"] - right["original"]).dropna().tolist()
+    return mean_interval(gaps) if gaps else Estimate(np.nan, np.nan, np.nan, 0)
 
 
 def nearest(steps: pd.Series) -> int:
@@ -175,7 +163,7 @@ def headline_numbers(frame: pd.DataFrame) -> dict[str, Any]:
             "r": "undefined" if np.isnan(r) else decimal(r, 2),
             "runs": len(c),
             "end": "none" if np.isnan(r) else "higher" if r > 0 else "lower",
-            "named": "fresh" if "outcome" in b else "first",
+            "named": "fresh" if b["fresh"].iloc[0] else "first",
             "layers": LAYERS,
         }
     )

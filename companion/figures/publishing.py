@@ -15,14 +15,15 @@ from typing import Any
 import pandas as pd
 import PIL.Image
 
-from companion import tables, verdicts
+from companion import tables
 from companion.figures import drawing, style
 from companion.figures.beyond_the_paper import claims
-from companion.paper import numbers
 from companion.records.schema import Record
+from companion.results import claims as fifteen
+from companion.results import table
 from companion.setup import paths
 from companion.statistics import estimates
-from companion.tables import render
+from companion.tables import captions, render
 
 FORMATS = ("pdf", "svg", "png", "csv")
 TRACKED_FORMATS = ("pdf", "png", "csv")
@@ -53,11 +54,10 @@ def write(
     return _save(drawing.found(number).plot, drawing.data(number, records), stem, formats, width)[0]
 
 
-def write_claims(
-    decided: Sequence[verdicts.Verdict], folder: Path, formats: Sequence[str], width: float
-) -> list[Path]:
+def write_claims(folder: Path, formats: Sequence[str], width: float) -> list[Path]:
     """Write the forest of the claims in each format, and the CSV that drew it."""
-    return _save(claims.plot, claims.data(decided), folder / "figure-claims", formats, width)[0]
+    frame = claims.data(fifteen.decided())
+    return _save(claims.plot, frame, folder / "figure-claims", formats, width)[0]
 
 
 def _save(
@@ -101,34 +101,35 @@ def publish(
     hashes: Mapping[str, str],
     *,
     formats: Sequence[str] = TRACKED_FORMATS,
-    decided: Sequence[verdicts.Verdict] | None = None,
+    with_claims: bool = False,
     others: Sequence[Record] = (),
     other_hashes: Mapping[str, str] | None = None,
     first: Sequence[Record] = (),
 ) -> list[Path]:
-    """Write every table and figure that the records can fill, the claims, and manifest.json; return
-    the paths, it last.
+    """Write every table and figure that the records can fill, and manifest.json; return the paths,
+    it last.
 
-    `hashes` are those of the records' files (`records.hashes`); `decided` are claims that rest on
-    more than these records; `others`, of other studies, draw a figure for which `records` have no
+    `hashes` are those of the records' files (`records.hashes`); `with_claims` writes the table of
+    results and the claims too; `others`, of other studies, draw a figure for which `records` have no
     run, and join them in a figure of several studies; rows of `first` come first in every table. Of
     a figure without its runs the manifest gives the reason; its dates are those of runs, so that
     the same records give the same bytes.
     """
     folder, every = Path(folder), [*first, *records]
-    if decided is None:
-        decided = verdicts.verdicts(
-            verdicts.Studies({estimates.study_of(records): records}, numbers.load())
-        )
-    entries = {
-        f"table{n}": provenance(tables.relevant(n, every)) for n in tables.TABLES
-    } | _of_claims(decided)
+    entries = {f"table{n}": provenance(tables.relevant(n, every)) for n in tables.TABLES}
     drawn = [
         (number, origin(number, records, others), drawing.stem(number))
         for number in drawing.FIGURES
     ]
     drawn += [(n, drawing.relevant(n, others), name) for n, name in beside(records, others).items()]
-    draws, missing = {"figure-claims": (claims.plot, claims.data(decided))}, {}
+    draws, missing, written = {}, {}, {}
+    if with_claims:
+        written |= {"results": [table.write(folder)], "claims": fifteen.write(folder)}
+        frame = claims.data(fifteen.decided())
+        draws["figure-claims"] = (claims.plot, frame)
+        words = {"title": drawing.words("claims")["title"], "caption": claim_caption(frame)}
+        entries |= {"results": {}, "claims": {"rows": frame["key"].tolist()}}
+        entries["figure-claims"] = entries["claims"] | words
     for number, behind, name in drawn:
         try:
             frame = drawing.data(number, behind)
@@ -138,11 +139,8 @@ def publish(
             title, caption = drawing.words(number)["title"], drawing.caption(number, frame)
             entries[name] = provenance(behind) | {"title": title, "caption": caption}
             draws[name] = (drawing.found(number).plot, frame)
-    written = {
-        f"table{number}": tables.write(number, records, folder, first=first)
-        for number in tables.TABLES
-    }
-    written["claims"] = verdicts.write(decided, folder)
+    for number in tables.TABLES:
+        written[f"table{number}"] = tables.write(number, records, folder, first=first)
     for name, saved in _both_widths(draws, folder, formats).items():
         written[name], entries[name]["heads"] = saved
     for name, files in written.items():
@@ -186,17 +184,9 @@ def remove(folder: Path, before: Mapping[str, str], written: Iterable[Path]) -> 
     return [file.name for file in files]
 
 
-def _of_claims(decided: Sequence[verdicts.Verdict]) -> dict[str, dict[str, Any]]:
-    """The manifest's entries of the claims and of their forest: the records behind both by
-    study.
-    """
-    studies = defaultdict(set)
-    for row in decided:
-        for part in row.parts:
-            studies[row.study].update(part.records)
-    named = {study: sorted(names) for study, names in studies.items()}
-    said = {key: drawing.words("claims")[key] for key in ("title", "caption")}
-    return {"claims": {"studies": named}, "figure-claims": {"studies": named, **said}}
+def claim_caption(frame: pd.DataFrame) -> str:
+    """Return the caption of the claims' forest, with the counts of what it draws."""
+    return captions.filled(drawing.words("claims")["caption"], **claims.numbers(frame))
 
 
 def _both_widths(

@@ -2,7 +2,6 @@
 published.
 """
 
-import difflib
 import sys
 from collections.abc import Callable
 from functools import reduce
@@ -190,19 +189,13 @@ def _single(
 @saobp.command()
 @click.argument("id")
 def claim(id: str) -> None:
-    """Show one claim of the paper with its measurements.
+    """Show one claim of the paper, its words, and the row that decides it.
 
-    ID is as in figures/claims.csv, such as multihop-gain.
+    ID is as in figures/claims.csv, such as hops.
     """
-    from companion import verdicts
+    from companion.texts import fill
 
-    known = verdicts.claims()
-    if id not in known:
-        near = difflib.get_close_matches(id, known, cutoff=0.0)
-        raise ValueError(
-            f"claim: no claim {id!r}; the nearest are {', '.join(near)} (all: figures/claims.csv)"
-        )
-    show(verdicts.one_claim(verdicts.of_claim(known[id], verdicts.tracked())))
+    show(fill.claim(id))
 
 
 @saobp.command()

@@ -22,6 +22,7 @@ from companion.publication.results import SUMMARIES
 from companion.setup import labels, paths
 from companion.setup.sizes_and_strengths import SIZES, strength_of
 from companion.setup.studies import EXERCISE
+from companion.tables import data_and_departures
 from companion.texts import fill
 from saobp.measure.prose import prose
 from saobp.models import public
@@ -54,7 +55,7 @@ def write(folder: Path) -> Path:
     exercise, made, tracked = found[0]["study"] == EXERCISE, folder / "figures", folder / "tracked"
     ended = [run for run in runs if any(run.name == record["name"] for record in found)]
     lines = [line for run in ended for cell in run.node.cells for line in cell.source.splitlines()]
-    apart = fill.departures(found)
+    apart = data_and_departures.departures(found)
     text = pages.render(
         "report.html",
         folder=folder,

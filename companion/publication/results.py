@@ -6,8 +6,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from companion import figures, records, tables, verdicts
-from companion.results import table
+from companion import figures, records, tables
+from companion.results import claims
 from companion.setup import paths
 from companion.setup.studies import EXAM, EXERCISE, FRESH_EXAM, PUBLIC_ENCODER, SAY_MOST, load_study
 from companion.statistics.trajectories import STARTED
@@ -127,23 +127,21 @@ def rebuild() -> None:
 
 def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies'
-    from their own, and write the table of results.
+    from their own, and write the table of results and the claims.
     """
     source, own = (paths.results(study) for study in (shown_study(), PAPER_STUDY))
-    decided = verdicts.decided()
     first, hashes = (records.load(own), records.hashes(own)) if source != own else ([], {})
-    drawn = figures.publish(
+    return figures.publish(
         records.load(source),
         folder,
         hashes | records.hashes(source),
-        decided=decided,
+        with_claims=True,
         first=first,
         others=_others(),
         other_hashes=dict(
             item for study in OTHERS for item in records.hashes(paths.results(study)).items()
         ),
     )
-    return [*drawn, table.write(folder)]
 
 
 def _others() -> list[dict[str, Any]]:
@@ -173,11 +171,10 @@ def single(
             raise ValueError(
                 "claims: all of them, from every tracked study; leave out --study and --all"
             )
-        decided = verdicts.decided()
         if kind == "figure":
-            made = figures.write_claims(decided, folder, formats, width)
+            made = figures.write_claims(folder, formats, width)
         else:
-            made = verdicts.write(decided, folder, formats)
+            made = claims.write(folder, formats)
         return made[0], ["all that are tracked"]
     if study_name and study_name.endswith((".yaml", ".yml")):
         study_name = load_study(study_name).name

@@ -38,10 +38,19 @@ RERUN = Endpoint("held-out loss of the same seed", "nats", of_what="re-runs")
 BRANCH = Endpoint("held-out loss", "nats", -1, of_what="trunks", planned="primary")
 SIZES = Endpoint("held-out loss of all sizes", "nats", -1, of_what="pairs of runs")
 STRENGTHS = Endpoint("held-out loss by strength", "nats", of_what="seeds")
+# what a sweep over λ measures at its end: a column of `strengths.sweep`, and its endpoint
+SWEPT = {
+    "loss": Endpoint("held-out loss by strength", "nats"),
+    "accuracy": Endpoint("masked words right by strength", "share"),
+    "refined_entropy": Endpoint("row entropy by strength", "nats"),
+    "refined_gtd": Endpoint("GTD by strength", ""),
+    "refined_largest_column": Endpoint("largest column sum by strength", ""),
+}
 UNLIKE = Endpoint("strengths", "strengths", of_what="strengths")
 PARAMETERS = Endpoint("parameters", "million")
 TOKENS = Endpoint("tokens read", "million")
 STRENGTH = Endpoint("strength", "nats")
+SEQUENCES = Endpoint("held-out sequences", "sequences")
 
 
 def rows(study: Study) -> Iterator[Row]:
@@ -84,6 +93,7 @@ def _losses(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[Row]:
         (PARAMETERS, "largest", parameters / 1e6),
         (TOKENS, "most", tokens / 1e6),
         (STRENGTH, "High", strength),
+        (SEQUENCES, "measured", metrics[0].get("sequences") or 0),
     ):
         named = replace(endpoint, name=endpoint.name + suffix)
         yield study.level(named, what, value, model=model)
@@ -147,6 +157,7 @@ def _strengths(study: Study, run: Record) -> Iterator[Row]:
         fixed = swept[~swept["strength"].isin(strengths.TAUGHT)]
         for strength, losses in fixed.groupby("strength")["loss"]:
             yield study.level(STRENGTHS, f"{strength:g}", losses.mean(), len(losses), model)
+        yield from _ends_of_sweep(study, fixed, model)
         compared = strengths.against_plain(swept)
         if len(compared):
             unlike = int((compared["p_holm"] < LEVEL).sum())
@@ -155,6 +166,18 @@ def _strengths(study: Study, run: Record) -> Iterator[Row]:
         found = sizes(run)
         gaps = (found["refined"] - found["plain"]).tolist()
         yield study.row(SIZES, CONTRAST, mean_interval(gaps))
+
+
+def _ends_of_sweep(study: Study, fixed: pd.DataFrame, model: str) -> Iterator[Row]:
+    """Yield what changes from the least strength to the largest, over the seeds that have every
+    one, on one kind of processor.
+    """
+    for column, endpoint in SWEPT.items():
+        wide = fixed.pivot(index=["seed", "processor"], columns="strength", values=column).dropna()
+        least, most = wide.columns[[0, -1]]
+        if len(wide) and most > least:
+            found = mean_interval((wide[most] - wide[least]).tolist())
+            yield study.row(endpoint, f"{most:g} − {least:g}", found, model)
 
 
 def sizes(run: Record) -> pd.DataFrame:

@@ -128,8 +128,10 @@ class Row:
     outcome: str = ""
     scope: str = ""
     note: str = ""
-    # two-sided, of the distance from the reference; not in the file
+    # not in the file: p is two-sided, of the distance from the reference
     p: float = nan
+    expected: int | None = None
+    reference: float = 0.0
 
     @property
     def key(self) -> str:

@@ -12,7 +12,8 @@ from companion.beyond.plan import Planned
 from companion.beyond.plan import studies as planned_studies
 from companion.records import tracked
 from companion.records.schema import Record
-from companion.results.row import Endpoint, Row, Rule, p_value
+from companion.results import claims_file
+from companion.results.row import Endpoint, Row, Rule, p_value, slug
 from companion.setup import labels, paths, studies
 from companion.setup.sizes_and_strengths import SIZES
 from companion.statistics import Estimate, level_at
@@ -59,7 +60,9 @@ class Study:
         for it.
         """
         planned, entry = self.planned(endpoint, contrast)
-        margin = nan if entry is None else entry.margin or nan
+        margin = claims_file.margins().get(slug(endpoint.name), nan)
+        if entry is not None and entry.margin is not None:
+            margin = entry.margin
         rule = self._rule(endpoint, margin, found.seeds if planned else 0)
         single = found.seeds < 2
         return Row(
@@ -79,6 +82,8 @@ class Study:
             self.scope(model),
             note,
             nan if single else p_value(found, endpoint.reference),
+            endpoint.expected,
+            endpoint.reference,
         )
 
     def level(

@@ -10,12 +10,16 @@ import pandas as pd
 from companion.results import (
     answers_by_hops,
     attention_measures,
+    commands_and_prose,
     decoder_losses,
     gtd_correlations,
     inserted_step,
+    learning_rates,
     losses,
     one_round,
     printed_numbers,
+    spared_keys,
+    steps_to_learn,
     task_gains,
     times,
 )
@@ -32,11 +36,21 @@ OF_A_STUDY = (
     task_gains.rows,
     inserted_step.rows,
     answers_by_hops.rows,
+    steps_to_learn.rows,
+    spared_keys.rows,
     gtd_correlations.rows,
     times.rows,
 )
 # each yields rows that are of no study
-OTHERS = (times.on_a_gpu, gtd_correlations.without_structure, printed_numbers.rows)
+OTHERS = (
+    steps_to_learn.of_both_exams,
+    learning_rates.rows,
+    times.on_a_gpu,
+    gtd_correlations.without_structure,
+    printed_numbers.rows,
+    commands_and_prose.commands,
+    commands_and_prose.novel,
+)
 FILE = "results.csv"
 
 
@@ -88,9 +102,9 @@ def write(folder: Path) -> Path:
 @cache
 def read() -> pd.DataFrame:
     """Return the tracked results.csv, by key."""
-    return pd.read_csv(
-        paths.figures() / FILE, index_col="key", keep_default_na=False, na_values=[""]
-    )
+    found = pd.read_csv(paths.figures() / FILE, index_col="key")
+    words = found.select_dtypes(exclude="number").columns
+    return found.assign(**{name: found[name].fillna("") for name in words})
 
 
 def find(key: str) -> pd.Series:

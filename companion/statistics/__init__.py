@@ -10,12 +10,11 @@ from companion.statistics.intervals import (
     over_samples,
 )
 from companion.statistics.paired import holm, item_errors, paired_difference
-from companion.statistics.seeds import borrow, level_at, seed_variance, sign_flip_interval
+from companion.statistics.seeds import level_at
 
 __all__ = [
     "Error",
     "Estimate",
-    "borrow",
     "geometric_interval",
     "holm",
     "item_errors",
@@ -25,6 +24,4 @@ __all__ = [
     "on_scale",
     "over_samples",
     "paired_difference",
-    "seed_variance",
-    "sign_flip_interval",
 ]

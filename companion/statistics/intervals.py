@@ -68,13 +68,6 @@ class Error:
             else float(2 * np.exp(brentq(beyond, *ends, xtol=1e-12)))
         )
 
-    def with_seeds(self, before: int, after: int) -> Error:
-        """Return what the error would be with another number of seeds; the items' part stays."""
-        shrunk, freedom = (before / after) ** 0.5, (after - 1) / (before - 1)
-        return Error(
-            tuple((s, law) if law == inf else (s * shrunk, law * freedom) for s, law in self.parts)
-        )
-
     def _reach(self, tail: float) -> float:
         return hypot(*(size * float(stats.t.isf(tail, law)) for size, law in self.parts))
 
@@ -94,7 +87,7 @@ class Estimate:
     error: Error | None = None
     # of a difference: the errors of `item_errors`
     over_items: tuple[float, float] = (nan, nan)
-    # its p-value where there is no interval
+    # its p-value where no error of the interval has it
     sign_test: float = nan
 
     @classmethod
@@ -185,11 +178,12 @@ def mean_interval(
 
 
 def geometric_interval(ratios: Sequence[float]) -> Estimate:
-    """Geometric mean of positive ratios, one a seed, with the ends of `mean_interval` of their
-    logarithms.
+    """Geometric mean of positive ratios, one a seed, with the ends and the p-value of
+    `mean_interval` of their logarithms.
     """
     found = mean_interval(np.log(ratios))
-    return Estimate(exp(found.value), exp(found.low), exp(found.high), found.seeds)
+    ends = (exp(end) for end in (found.value, found.low, found.high))
+    return Estimate(*ends, found.seeds, sign_test=found.p)
 
 
 def median_interval(first: float, median: float, third: float, rounds: int) -> Estimate:

@@ -1,6 +1,4 @@
-"""Means over seeds: with a spread that several cells lend one another, without taking seeds for
-normal, read twice.
-"""
+"""Means over seeds, and the bound of a study that is read more than once."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, reduce
@@ -12,12 +10,11 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from companion.records.schema import Record
-from companion.statistics.intervals import Error, Estimate, mean_interval
+from companion.statistics.intervals import Estimate, mean_interval
 
 # one number of a run; None where it has none
 Read = Callable[[Record], float | None]
 SIDES = ("high", "original")
-DRAWS = 10_000
 
 
 def metric(*names: str) -> Read:
@@ -97,47 +94,6 @@ def branch_gaps(runs: Iterable[Record], sides: Sequence[str] = SIDES) -> dict[An
         for one in branches
     ]
     return seed_gaps(own, metric("held_out"), sides)
-
-
-def seed_variance(cells: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Return the variance between the seeds of a cell (a task, a size), and its degrees of freedom:
-    seeds less cells.
-
-    It is the same in all cells. Raises ValueError where every cell has one seed.
-    Source: restricted maximum likelihood in a one-way layout (Patterson and Thompson 1971).
-    """
-    known = [np.asarray(cell, float) for cell in cells if len(cell) > 1]
-    freedom = sum(len(cell) - 1 for cell in known)
-    if not freedom:
-        raise ValueError("cells: none has two seeds, so nothing shows how far seeds lie apart")
-    return float(sum(((cell - cell.mean()) ** 2).sum() for cell in known) / freedom), freedom
-
-
-def borrow(cells: Sequence[Sequence[float]]) -> list[Estimate]:
-    """Estimate each cell's mean, with the spread between seeds that all cells show together
-    (`seed_variance`).
-    """
-    variance, freedom = seed_variance(cells)
-    errors = (Error.of(float(np.sqrt(variance / len(cell))), freedom) for cell in cells)
-    return [
-        Estimate.of(float(np.mean(cell)), error, len(cell)) for cell, error in zip(cells, errors)
-    ]
-
-
-def sign_flip_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Return the centres that a sign-flip test of these differences keeps at a level: quantiles of
-    subsets' means.
-
-    Exact where differences are symmetric. Five values or fewer have infinite ends at 95 %. Source:
-    Hartigan 1969.
-    """
-    values, tail = np.asarray(values, float), (1 - level) / 2
-    if 0.5 ** len(values) > tail:
-        return float("-inf"), float("inf")
-    chosen = np.random.default_rng(0).random((DRAWS, len(values))) < 0.5
-    chosen = chosen[chosen.any(axis=1)]
-    low, high = np.quantile(chosen @ values / chosen.sum(axis=1), [tail, 1 - tail])
-    return float(low), float(high)
 
 
 def level_at(analyses: Sequence[int], seeds: int, level: float = 0.95) -> float | None:

@@ -1,6 +1,4 @@
-"""The numbers of README, RESULTS and the other pages; their sentences are the templates of
-`texts/`.
-"""
+"""README and the other pages: templates of `texts/`, filled with rows of the table of results.
 
-# notebook 12 imports it from here
-from companion.setup import studies as studies
+A template looks a number up by its key and decides nothing; its sentences are written by hand.
+"""

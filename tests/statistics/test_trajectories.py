@@ -5,7 +5,6 @@ import pytest
 
 from companion.figures import correlations
 from companion.statistics import trajectories
-from companion.texts import tables as texts
 
 
 def test_a_point_is_a_checkpoint_of_pretraining_or_a_task_or_else_a_run_read_at_its_last_check():
@@ -108,8 +107,9 @@ def test_a_panel_gives_r_over_checkpoints_beside_the_paper_s_and_names_an_opposi
     assert correlations.numbers(points.assign(model="mini", task="sst2"))["opposite"] == "none"
 
 
-def test_the_claim_the_table_and_the_figure_have_one_r_of_gtd_and_perplexity():
-    claimed = texts.claimed("gtd-perplexity", "narrow")
-    cell = texts.cell(6, "mini-narrow", "gtd-checkpoints", "wikitext")
-    expected = (float(cell.ours), cell.low, cell.high)
-    assert (claimed.value, claimed.low, claimed.high) == pytest.approx(expected, abs=1e-5)
+def test_the_results_the_table_and_the_figure_have_one_r_of_gtd_and_perplexity():
+    row = table.find("narrow/gtd-and-perplexity/over-checkpoints")
+    cells = pd.read_csv(paths.figures() / "table6.csv").set_index(["line_key", "column"])
+    cell = cells.loc[("gtd-checkpoints", "wikitext")]
+    expected = (float(cell["ours"]), cell["low"], cell["high"])
+    assert (row["estimate"], row["low"], row["high"]) == pytest.approx(expected, abs=1e-5)

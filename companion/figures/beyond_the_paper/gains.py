@@ -4,6 +4,7 @@ its error.
 
 from collections.abc import Sequence
 from itertools import product
+from math import nan
 from typing import Any
 
 import pandas as pd
@@ -31,7 +32,7 @@ REACH = 2
 
 def data(records: Sequence[Record]) -> pd.DataFrame:
     """One row a size that was run, task and source: gain of High over Original (points), 95 %
-    interval, runs, items.
+    interval where there are several seeds, runs, items.
 
     The paper's error is that of the items alone, of one seed, unpaired.
     """
@@ -41,9 +42,10 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
             task_scores.scores(records, model, name, task) for name in ("high", "original")
         )
         if gap := estimates.score_difference(high, plain):
-            rows.append(
-                (model, TASKS[task].title, OURS, gap.value, gap.low, gap.high, gap.seeds, gap.items)
-            )
+            # one seed decides nothing: a dot
+            ends = (gap.low, gap.high) if gap.seeds > 1 else (nan, nan)
+            title = TASKS[task].title
+            rows.append((model, title, OURS, gap.value, *ends, gap.seeds, gap.items))
     ours = pd.DataFrame(rows, columns=COLUMNS)
     # correlations, without an error
     bare = comparisons.over_original(comparisons.table(paper, 8))[["CoLA", "STS-B"]]
