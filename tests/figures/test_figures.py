@@ -186,37 +186,28 @@ def test_no_label_is_cut_off(number, width, records):
         assert box.width == 0 or all(page.contains(*corner) for corner in (box.min, box.max)), text
 
 
-@pytest.mark.parametrize(
-    ("width", "titles", "marks"),
-    [
-        (figures.PAGE, ["A", "B"], [1.0, 2.0]),
-        (figures.COLUMN, ["A"], [1.0]),
-    ],
-)
-def test_the_forest_fits_a_page_and_in_a_column_shows_the_part_that_decides_of_each_claim_that_was_run(
-    width, titles, marks
-):
-    rows = [("a", "A", "x", 1.0, True), ("a", "A", "x", 2.0, False), ("b", "B", "", np.nan, True)]
-    frame = pd.DataFrame(rows, columns=["claim", "title", "study", "value", "decides"])
-    frame = frame.assign(
-        outcome=["imprecise", "imprecise", "not run"],
-        scope="",
-        low=np.nan,
-        high=np.nan,
-        paper=np.nan,
-    )
-    ax = claims.plot(frame.assign(alone=["contradicted", "imprecise", "not run"]), width).axes[0]
-    assert [text.get_text() for text in ax.texts] == titles
-    dots = [line for line in ax.lines if line.get_marker() == "o"]
-    assert [dot.get_xdata()[0] for dot in dots] == marks and dots[0].get_color() == claims.COLOURS[
-        "contradicted"
+@pytest.mark.parametrize("width", [figures.PAGE, figures.COLUMN])
+def test_the_forest_has_a_row_a_claim_in_the_look_of_its_outcome_and_the_papers_tick(width):
+    rows = [
+        ("a", "A", "x", "supported", 1.5, 1.0, 2.0, -3.0),
+        ("b", "B", "y", "open", -0.5, -1.0, 0.2, np.nan),
     ]
-    forest = claims.plot(pd.read_csv(paths.root() / "figures" / "figure-claims.csv"), width)
-    assert forest.get_figheight() < 9.7, "inches of text on an ACL page"
-    forest.draw_without_rendering()
-    assert min(text.get_window_extent().x0 for text in forest.axes[0].texts) >= 0, (
-        "a title is cut off"
-    )
+    ax = claims.plot(pd.DataFrame(rows, columns=claims.COLUMNS), width).axes[0]
+    supported, paper, undecided = [line for line in ax.lines if len(line.get_xdata()) == 1]
+    assert supported.get_color() == claims.OUTCOME_LOOKS["supported"].colour
+    assert (supported.get_xdata(), paper.get_xdata()) == ([1.5], [-3.0])
+    assert undecided.get_markerfacecolor() == "white"
+    assert "1 supported" in headings(ax.figure)[0] and "1 open" in headings(ax.figure)[0]
+
+
+def test_the_tracked_forest_fits_a_page_with_every_title_whole():
+    frame = pd.read_csv(paths.figures() / "figure-claims.csv")
+    for width in (figures.PAGE, figures.COLUMN):
+        forest = claims.plot(frame, width)
+        assert forest.get_figheight() <= 7, "inches"
+        forest.draw_without_rendering()
+        texts = [*forest.axes[0].texts, *forest.axes[0].get_yticklabels()]
+        assert min(text.get_window_extent().x0 for text in texts) >= 0
 
 
 def test_the_same_records_give_the_same_bytes_without_a_date_and_with_fonts_inside(

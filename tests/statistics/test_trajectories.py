@@ -4,6 +4,8 @@ import pandas as pd
 import pytest
 
 from companion.figures import correlations
+from companion.results import table
+from companion.setup import paths
 from companion.statistics import trajectories
 
 

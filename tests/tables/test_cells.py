@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from sentences import numbers_in
 
-from companion import tables, verdicts
+from companion import tables
 from companion.figures import correlations
-from companion.paper import numbers
+from companion.results import claims
 from companion.statistics import Estimate, trajectories
 from companion.tables import scores
 from companion.tables.cells import Cell, decimal, digits, effect
@@ -144,9 +144,7 @@ def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(tmp_
     records = examples.study(("mini", "small-quarter"), ("original", "high", "low"), (42, 43))
     for number in tables.TABLES:
         tables.write(number, records, tmp_path, formats=("tex",))
-    verdicts.write(
-        verdicts.verdicts(verdicts.Studies({"smoke": records}, numbers.load())), tmp_path, ["tex"]
-    )
+    claims.write(tmp_path, ["tex"])
     names = [*(f"table{number}" for number in tables.TABLES), "claims"]
     inputs = MEASURE + "\n".join(rf"\input{{{name}}}" for name in names)
     (tmp_path / "page.tex").write_text(f"{ACL_PAGE}{inputs}\n\\end{{document}}\n", encoding="utf-8")

@@ -1,30 +1,20 @@
-"""README and the other pages: every number comes from code, every link leads somewhere, outcomes
-follow the plan.
-"""
+"""README and the other pages: every number comes from code, every link leads somewhere."""
 
-import json
 import re
-import shutil
-from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from math import log
 
-import example_records as examples
-import numpy as np
-import pandas as pd
 import pytest
 import torch
 from jinja2 import Environment, nodes
-from scipy import stats
 
-from companion import tables as study_tables
-from companion import verdicts
 from companion.figures import style
 from companion.records import tracked
+from companion.results import table
 from companion.setup import labels, paths
-from companion.statistics import Estimate, mean_interval
+from companion.statistics import Estimate
 from companion.tables import captions, cells
-from companion.texts import attention, costs, exam, fill, planned, public_encoder, tables
+from companion.texts import fill
 from saobp.equations import factors
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
@@ -236,61 +226,6 @@ def test_no_table_cell_is_a_paragraph(page):
     assert max(len(re.sub(r"\]\([^)]*\)", "", cell).split()) for cell in cells) <= 40
 
 
-@pytest.mark.parametrize(
-    ("study", "low", "high", "seeds", "outcome"),
-    [
-        ("retrofit", 0.1, 3, 10, "supported"),
-        ("retrofit", -3, -0.1, 10, "contradicted"),
-        ("retrofit", -0.9, 0.8, 10, "no effect"),
-        ("retrofit", -0.9, 1.2, 10, "imprecise"),
-        # by the 95 % interval, as planned
-        ("retrofit", -0.9, 1.03, 10, "imprecise"),
-        ("retrofit", 0.1, 3, 9, "not complete"),
-        ("cost", 1.02, 1.06, 300, "supported"),
-        ("cost", 1.12, 1.16, 300, "contradicted"),
-        ("cost", 1.06, 1.12, 300, "imprecise"),
-        # the direction that the paper claims turns the outcome
-        ("scratch", -0.08, -0.01, 100, "supported"),
-    ],
-)
-def test_interval_margin_and_direction_decide_the_outcome_of_a_planned_study(
-    study, low, high, seeds, outcome
-):
-    primary = planned.study(study).primary
-    assert (primary.direction, primary.margin) == {
-        "retrofit": (1, 1),
-        "scratch": (-1, 0.02),
-        "cost": (0, 0.1),
-    }[study]
-    assert planned.outcome(Estimate((low + high) / 2, low, high, seeds), primary) == outcome
-    assert planned.outcome(None, primary) == "not run"
-
-
-def test_two_one_sided_tests_are_another_rule_and_the_planned_one_names_the_seeds_that_would_do():
-    primary = planned.study("retrofit").primary
-    found = mean_interval([0.2, 1.4, -0.7, 1.2, -0.5, 1.4, -0.8, 1.1, 0.5, 0.2])
-    assert [planned.outcome(found, primary, tests=tests) for tests in (False, True)] == [
-        "imprecise",
-        "no effect",
-    ]
-    more = planned.seeds_to_decide(found, primary)
-    assert more > found.seeds
-    reach = [found.error.with_seeds(10, n).reach() for n in (more - 1, more)]
-    assert reach[1] < primary.margin - found.value < reach[0]
-    # no spread to go by
-    assert planned.seeds_to_decide(Estimate(-0.5, -1.2, 0.3, 10), primary) is None
-    near = mean_interval([0.16, 1.36, -0.74, 1.16, -0.54, 1.36, -0.84, 1.06, 0.46, 0.16])
-    # for the other readings
-    assert near.high < primary.margin < planned.widened(near, primary).high
-    assert planned.seeds_to_decide(near, primary) == near.seeds
-    ratio, cost = mean_interval([1.0, 1.16, 1.1, 1.04, 1.12, 1.06]), planned.study("cost").primary
-    more = planned.seeds_to_decide(ratio, cost)
-    assert planned.outcome(replace(ratio, seeds=300), cost) == "imprecise"
-    assert (
-        ratio.error.with_seeds(6, more).reach() < cost.margin - (ratio.value - 1) < ratio.half_width
-    )
-
-
 def test_numbers_are_written_with_their_interval_and_no_minus_before_a_zero():
     assert cells.effect(Estimate(3.29, 1.06, 5.51, 21), 1, "points") == "+3.3 points [1.1, 5.5]"
     assert cells.effect(Estimate(-0.01, float("nan"), float("nan"), 1), 2) == "−0.01"
@@ -322,25 +257,13 @@ def test_the_factor_in_contributing_is_short_and_works_as_printed():
         factors.OWN.pop("crowded", None)
 
 
-def test_a_change_per_doubling_is_the_slope_over_all_widths_of_a_seed_and_needs_the_outer_two_alone(
+def test_a_page_whose_sentence_the_table_of_results_no_longer_bears_out_is_refused_by_its_key(
     monkeypatch,
 ):
-    gaps = pd.DataFrame(
-        {32: [1.0, 3.0, 2.0, 5.0], 64: [4.0, 0.0, np.nan, np.nan], 128: [2.0, 9.0, 1.0, 1.0]}
-    )
-    monkeypatch.setattr(exam, "deepest", lambda at_end=False: -gaps if at_end else gaps)
-    assert exam.by_doubling(2).value == pytest.approx(
-        np.polyfit([5, 6, 7], gaps[:2].T, 1)[0].mean()
-    )
-    assert (exam.by_doubling().value, exam.by_doubling().seeds) == (pytest.approx(0.25), 4)
-    assert exam.by_doubling(at_end=True).value == pytest.approx(-0.25)
-
-
-def test_a_seed_without_one_of_its_tasks_is_the_mean_of_the_others(monkeypatch):
-    index = pd.MultiIndex.from_product([[1, 2], ["race", "sst2"]], names=["seed", "task"])
-    found = pd.DataFrame({"gap": [5.0, 1.0, 2.0, 4.0]}, index)
-    monkeypatch.setattr(attention, "sides", lambda measure, study: found)
-    assert attention.fresh_without("gtd", 1, "race").value == pytest.approx((1 + 3) / 2)
+    rows = table.read()
+    monkeypatch.setattr(table, "read", lambda: rows.assign(outcome="open"))
+    with pytest.raises(ValueError, match="is open, no longer .*: write it anew"):
+        fill.pages()
 
 
 def ends(record):
@@ -379,236 +302,3 @@ def test_every_rerun_is_a_pair_of_ends_of_which_the_tracked_record_has_one():
             assert min(abs(known[row.run] - row.first), abs(known[row.run] - row.second)) < 1e-5, (
                 row.run
             )
-
-
-def test_a_second_score_counts_only_where_a_pair_is_of_unlike_machines(monkeypatch):
-    """A run whose partner ran on the same machine keeps its first score, wherever it was run
-    again.
-    """
-    runs, table = (
-        {run["name"]: run for run in tracked.select("retrofit", "retrofit")},
-        tracked.repeated_scores(),
-    )
-    for row in table.itertuples():
-        assert row.first == pytest.approx(runs[row.run]["metrics"]["headline"], abs=1e-6), row.run
-        assert runs[row.run]["device"]["name"].startswith(row.first_processor)
-    alike = table["first_processor"] == table["second_processor"]
-    assert alike.any() and (table["first"] == table["second"])[alike].all()
-    first = public_encoder.on_one_machine()
-    assert first[1] == (~alike).sum() and first[0].seeds == public_encoder.difference().seeds
-    more = table.iloc[[0]].assign(
-        run="13-retrofit-minilm-high-mrpc-8", second=0.0, second_processor="another"
-    )
-    monkeypatch.setattr(tracked, "repeated_scores", lambda: pd.concat([table, more]))
-    # by == two NaN differ from Python 3.13 on
-    assert repr(public_encoder.on_one_machine()) == repr(first)
-
-
-def test_a_run_that_tells_its_vector_set_beside_early_ones_is_of_no_other_machine(monkeypatch):
-    early = {name: json.dumps(tracked.study(name)) for name in ("retrofit", "hops")}
-    told = {
-        name: json.loads(text.replace('"AMD EPYC"', '"AMD EPYC, AVX2"', 1))
-        for name, text in early.items()
-    }
-    assert all(json.dumps(told[name]) != text for name, text in early.items())
-    before = public_encoder.runs()["machine"]
-    monkeypatch.setattr(tracked, "study", told.get)
-    assert public_encoder.runs.__wrapped__()["machine"].equals(before)
-    monkeypatch.setattr(exam, "runs", exam.runs.__wrapped__)
-    assert exam.processors(32) == exam.processors(128) == "AMD EPYC"
-
-
-@pytest.mark.parametrize(
-    ("arm", "alike"), [("uniform", True), ("high-0.02", False), ("high-0.2", False), ("low", False)]
-)
-def test_a_difference_is_of_the_seeds_that_have_all_tasks_and_alike_of_those_on_one_kind_of_machine(
-    arm, alike
-):
-    """No seed is alike in which a GPU's run meets one of a processor, or one precision another."""
-    runs = pd.json_normalize(tracked.select("retrofit", "retrofit"), sep="_")
-    runs.columns = runs.columns.str.removeprefix("parameters_")
-    runs = runs.query("task in @public_encoder.planned_tasks() and arm in [@arm, 'original']")
-    kinds = runs["device_precision"] + runs["device_name"].str.contains("NVIDIA").map(
-        {True: " GPU", False: ""}
-    )
-    one = kinds.groupby([runs["seed"], runs["task"]]).nunique().groupby("seed").max() == 1
-    scores = runs.pivot(index=["seed", "arm"], columns="task", values="metrics_headline").dropna()
-    means = scores.mean(axis=1).unstack().dropna()
-    gaps = (means[arm] - means["original"])[one if alike else slice(None)]
-    found, every = (public_encoder.difference(arm, alike=which) for which in (alike, False))
-    assert (
-        found.value == pytest.approx(gaps.mean())
-        and found.seeds == len(gaps) <= every.seeds - alike
-    )
-    assert found.half_width == pytest.approx(stats.t.ppf(0.975, len(gaps) - 1) * gaps.sem())
-
-
-def test_a_mean_over_depths_or_tasks_is_of_the_seeds_that_have_each(monkeypatch):
-    runs = [
-        examples.exam(layers, name, seed)
-        for layers in (2, 4)
-        for name in ("original", "high")
-        for seed in (0, 1)
-    ]
-    # High of four layers lacks a seed
-    monkeypatch.setattr(exam, "runs", lambda study: runs[:-1])
-    assert exam.at(runs[0]["curve"][-1]["step"], 2)["high"].isna().tolist() == [False, True]
-    runs = [
-        examples.attention(algorithm=name, seed=seed, task=task)
-        for name in ("original", "high")
-        for seed in (1, 2, 3)
-        for task in ("race", "qnli")
-        if (seed, task) != (3, "qnli")
-    ]
-    monkeypatch.setattr(attention.tracked, "select", lambda study, stage, **given: runs)
-    assert attention.factor("gtd").seeds == attention.difference("gtd").seeds == 2
-
-
-def test_an_interim_analysis_reads_its_seeds_at_the_bound_and_earlier_ones_decide_nothing():
-    """The first seeds' runs of the exam stand in the place of so many fresh ones."""
-    primary, read = planned.study("hops").primary, exam.accuracy_by_hops
-
-    def over(count):
-        records = [{"parameters": {"width": 64, "seed": seed}} for seed in range(21, 21 + count)]
-        seeds = [record["parameters"]["seed"] - 21 for record in read.planned(records)]
-        return read.gain_along([run for run in exam.runs() if run["seed"] in seeds])[0]
-
-    # three more than the analysis reads
-    early, interim = over(9), over(13)
-    assert early.seeds == 9 and early.low > 0 and planned.outcome(early, primary) == "not complete"
-    wide = planned.widened(interim, primary)
-    assert interim.seeds == 10 and wide.low < interim.low and wide.high > interim.high
-    assert planned.outcome(interim, primary) == ("supported" if wide.low > 0 else "not complete")
-
-
-def test_texts_whose_words_the_records_no_longer_bear_out_are_refused_by_name(monkeypatch):
-    monkeypatch.setattr(planned, "outcome", lambda *_, **__: "contradicted")
-    with pytest.raises(
-        ValueError, match=r"RESULTS\.md\.j2: the records no longer say that .*; write that passage"
-    ):
-        fill.pages()
-
-
-@pytest.mark.parametrize(
-    ("seeds", "outcome"), [(6, "not complete"), (7, "supported"), (9, "not complete")]
-)
-def test_an_interval_is_read_at_the_level_of_its_reading(seeds, outcome):
-    primary, gaps = (
-        planned.study("retrofit").primary,
-        [2.0, 2.4, 1.6, 2.2, 1.8, 2.0, 2.1, 1.9, 2.0][:seeds],
-    )
-    found = mean_interval(gaps)
-    assert found.low > 0 and planned.outcome(found, primary) == outcome
-    wide = mean_interval([2.0, 4.4, 0.2, 3.2, 0.6, -0.4, 3.0])
-    assert (
-        wide.low > 0 > planned.widened(wide, primary).low
-        and planned.outcome(wide, primary) == "not complete"
-    )
-
-
-def test_every_outcome_has_a_row_in_one_section_of_the_claims():
-    rows = [
-        line.split(" | ")[0].strip("| ")
-        for line in pages()["CLAIMS.md"].splitlines()
-        if line.count(" | ") == 6
-    ]
-    shown = [row for row in rows if row != "Claim"]
-    claims = verdicts.claims()
-    titles = [claims[claim].title for claim in tables.outcomes().index]
-    assert shown == titles and len(rows) - len(shown) == 7
-    with pytest.raises(ValueError, match="'no-claim'"):
-        tables.claims("gains", "no-claim")
-    titles = [
-        title for title, outcome in zip(titles, tables.outcomes()) if outcome == "contradicted"
-    ]
-    assert re.findall(r'^- "(.+)" \(\d.*\)$', pages()["CLAIMS.md"], re.MULTILINE) == titles
-
-
-def test_claims_and_cells_are_found_by_their_keys_and_not_by_what_readers_see(monkeypatch):
-    cell = partial(tables.cell, 6, "mini-narrow", "cross_gtd-checkpoints", "wikitext")
-
-    def found():
-        alike = tables.claimed("sparsity-share", "scratch", without="two_machines")
-        gaps, words = (of("mini-narrow") for of in (tables.score_differences, tables.below_words))
-        return alike, gaps, words, *cell()[["ours", "published"]]
-
-    alike, gaps, (below, tasks), _, published = before = found()
-    assert (alike.seeds, tables.claimed("sparsity-share", "scratch").seeds) == (6, 7)
-    assert (
-        (published, cell()["line"]) == (-0.87, "Cross GTD, checkpoints")
-        and 0 < below < tasks == 9
-        and gaps
-    )
-    read, seen = tables.read, ("measurement", "part", "row", "model", "line")
-    monkeypatch.setattr(
-        tables, "read", lambda name: read(name).assign(**dict.fromkeys(seen, "renamed"))
-    )
-    assert repr(found()) == repr(before)
-    with pytest.raises(ValueError, match="claims.csv: 2 rows with claim 'deep-entropy'"):
-        tables.claimed("deep-entropy", "scratch", without="two_machines")
-    assert (
-        tables.claimed("deep-entropy", "scratch", key="entropy", without="two_machines").seeds == 6
-    )
-    # one of the parts that decide
-    assert tables.claimed("decoder-zero-shot", "decoders", key="boolq").seeds == 4
-    with pytest.raises(
-        ValueError,
-        match="table6.csv: 0 rows with model_key 'mini-narrow', line_key 'gtd', column 's",
-    ):
-        tables.cell(6, "mini-narrow", "gtd", "sst2")
-
-
-def test_a_column_with_two_differences_of_a_size_is_refused_where_a_text_names_one(monkeypatch):
-    once = tables.read("table8")
-    assert tables.score_differences("mini-narrow") and not tables.score_differences("mini")
-    monkeypatch.setattr(
-        tables, "read", lambda name: pd.concat([once, once[once["line_key"] == "high"]])
-    )
-    with pytest.raises(ValueError, match="mini-narrow"):
-        tables.score_differences("mini-narrow")
-
-
-def test_an_aim_is_held_against_the_slower_of_both_thread_counts_and_a_gpus_own_time():
-    found = costs.aims().set_index(["setting", "sequences", "length"])
-    timed = costs.alternations().set_index(["phase", "passes", "sequences", "length"])
-    own = timed.loc["inference", "one call", 1, 128]
-    assert found.loc[("inference, one call", 1, 128), "ratio"] == max(own[1].value, own[2].value)
-    gpu = costs.on_a_gpu()[1].set_index(["dtype", "sequences", "length"])["both"]
-    missed, met = found.loc[("bfloat16, both", 8, 4096)], found.loc[("float32, both", 8, 4096)]
-    assert missed.tolist() == [2.2, gpu["bfloat16", 8, 4096], False]
-    assert met.tolist() == [2.2, gpu["float32", 8, 4096], True]
-    assert {length for *_, length in found.index} == {128, 512, 4096}
-    assert not [name for name, *_ in found.index if "compiled" in name]
-
-
-def test_rows_at_the_papers_size_change_no_sentence_on_a_scaled_down_model(monkeypatch, tmp_path):
-    """As after `saobp publish --study paper`: the rows come first in every table, and all pages can
-    still be filled.
-    """
-    runs = tracked.study("narrow")
-    first = [
-        run | {"study": "paper", "parameters": run["parameters"] | {"model": "mini"}}
-        for run in runs
-        if run["parameters"].get("model") == "mini-narrow"
-    ]
-    before = pages()
-    shutil.copytree(paths.figures(), tmp_path, dirs_exist_ok=True)
-    for number in range(1, 10):
-        study_tables.write(number, runs, tmp_path, ["csv"], first=first)
-    monkeypatch.setattr(paths, "figures", lambda: tmp_path)
-    assert tables.score_differences("mini") and tables.read("table2")["model_key"].iloc[0] == "mini"
-    assert [*fill.pages().values()] == [*before.values()]
-
-
-def test_seeds_that_know_a_hop_with_one_algorithm_only_are_counted_and_tested_by_their_signs(
-    monkeypatch,
-):
-    ends = {"high": [1, 1, 1, 1, 1, 1, 0], "original": [0, 0, 0, 0, 0, 1, 1]}
-    runs = [
-        dict(zip(exam.accuracy_by_hops.RUN, (4, name, seed))) | {"outcomes": {"3": [right]}}
-        for name, rights in ends.items()
-        for seed, right in enumerate(rights)
-    ]
-    monkeypatch.setattr(exam, "runs", lambda: runs)
-    assert exam.known_by_one_only("high", "original", 4, 3) == (5, 1, stats.binomtest(5, 6).pvalue)
-    assert exam.known_by_one_only("high", "high", 4, 3) == (0, 0, 1.0)
