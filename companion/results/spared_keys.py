@@ -89,14 +89,20 @@ def _dose(study: Study) -> Iterator[Row]:
                 scope=section.scope,
             )
     outcome = "supported" if curves.answer(shares) == "λ L" else "contradicted"
-    least = shares["λ L"].min()
+    least = shares.loc[shares["λ L"].idxmin()]
+    ends = intervals.loc[(least["model"], least["curve"])]
+    of_model = passages[passages["model"] == least["model"]]
     yield Row(
         study.name,
         "least R² by dose",
         "1",
         "High",
-        least,
-        margin=section.primary.margin,
+        least["λ L"],
+        ends["low"],
+        ends["high"],
+        of_model["passage"].nunique(),
+        "passages",
+        section.primary.margin,
         planned="primary",
         rule="plan: all at least 0.9 and above those by strength",
         outcome=outcome,

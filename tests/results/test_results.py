@@ -206,10 +206,12 @@ def test_scopes_come_from_the_plan_or_the_studys_own_file(rows):
 
 
 def test_planned_comparisons_are_found_by_the_words_of_the_plan(rows):
-    """Every planned study has its primary row, with the plan's margin."""
+    """Every planned study has its primary row, with the plan's margin; `spare` has a reader and
+    words of its own.
+    """
     primary = rows[rows["planned"] == "primary"].reset_index().set_index("study")
     for name, plan in reading.planned_studies().items():
-        if name in set(rows["study"]):
+        if name in set(rows["study"]) - {"spare"}:
             own = primary.loc[[name]]
             contrast = own["contrast"].str.lower().str.replace("−", "-")
             assert plan.primary.contrast in set(contrast), name
