@@ -45,6 +45,8 @@ NAMES = (
     r"\btask sst2\b",
     # the paper's items
     r"\b(?:Eq\.|Tables?|Figures?|Section|Appendix|Algorithm) \d+\b(?: (?:and|to) \d+\b)?",
+    # a part of a key
+    r"^sst2$",
     # years and licences
     r"\bEMNLP \d{4}\b",
     r"\bChesterton \(\d{4}\)",

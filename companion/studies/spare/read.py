@@ -13,8 +13,7 @@ from companion.beyond import plan
 from companion.records.schema import Record
 from companion.statistics.intervals import LEVEL
 from companion.statistics.paired import RESAMPLES
-from companion.studies.spare.sections import Spare
-from companion.studies.spare.similarity import MEAN
+from companion.studies.spare.sections import MEAN, Spare
 
 # as the table of results has them
 Outcome = Literal["supported", "contradicted", "no effect", "open"]

@@ -8,6 +8,8 @@ from companion.beyond import plan
 from companion.setup import typed_by_hand
 from companion.setup.recipes import Positive
 
+# what the mean of the sets is called among them
+MEAN = "mean"
 Strength = Annotated[float, Gt(0)]
 Strengths = Annotated[list[Strength], Len(1)]
 

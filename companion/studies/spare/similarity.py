@@ -18,10 +18,10 @@ from companion.data.task_rows import load_reported
 from companion.records.schema import Split
 from companion.statistics.intervals import LEVEL, TAILS
 from companion.statistics.paired import RESAMPLES
+from companion.studies.spare.sections import MEAN
 
 # quantiles of the interval that two one-sided tests read
 TEST_TAILS = (LEVEL, 1 - LEVEL)
-MEAN = "mean"
 
 # by benchmark
 Values = Mapping[str, np.ndarray]
