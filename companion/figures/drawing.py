@@ -10,7 +10,15 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from companion.figures import by_seed, correlations, grids, gtd_beside_graph_measures, maps, style
-from companion.figures.beyond_the_paper import costs, decoders, gains, hops, inserted, strengths
+from companion.figures.beyond_the_paper import (
+    costs,
+    decoders,
+    dose,
+    gains,
+    hops,
+    inserted,
+    strengths,
+)
 from companion.records.schema import Record
 from companion.setup import labels
 from companion.setup.tasks_and_metrics import GRAPHS_OF
@@ -112,6 +120,7 @@ FIGURES: dict[Number, Drawing] = {
         ("beyond",),
         "strengths",
     ),
+    "dose": Drawing(dose.data, dose.plot, dose.numbers, ("dose",), "cells"),
     "tokens": Drawing(
         lambda found: pd.DataFrame(found[0]["metrics"]["tokens"]),
         maps.plot_tokens,

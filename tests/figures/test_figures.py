@@ -42,6 +42,7 @@ from companion.tables import captions
 
 # 7 to 9 are drawn as 3 and 4
 DRAWN = [n for n in figures.FIGURES if n not in (7, 8, 9, "glance", "tokens")]
+DOSES = examples.dose(lambda strength, length: strength * length)
 DECODERS = [examples.decoder(algorithm=name) for name in ("original", "high", "high_all_rows")]
 
 
@@ -73,7 +74,7 @@ def gtd(algorithm):
 
 @pytest.fixture(scope="module")
 def records():
-    own = [examples.cost(), examples.beyond(), examples.inserted(), *DECODERS]
+    own = [examples.cost(), examples.beyond(), examples.inserted(), *DECODERS, *DOSES]
     return [*examples.study(("mini", "small-quarter"), labels.PAPER_ALGORITHMS), *own]
 
 
@@ -526,8 +527,7 @@ def test_the_early_difference_is_of_three_hops_in_the_seeds_of_both_at_the_check
 
 
 def test_every_figure_has_a_caption_and_one_without_its_number_is_refused():
-    # the dose is drawn once all its records are there
-    assert captions.of(style.CAPTIONS).keys() == {*drawing.FIGURES, "claims", "dose"}
+    assert captions.of(style.CAPTIONS).keys() == {*drawing.FIGURES, "claims"}
     with pytest.raises(UndefinedError, match="'moved' is undefined"):
         style.heading(1, 1)
 
@@ -706,3 +706,21 @@ def test_the_tracked_figures_are_what_the_tracked_records_give(tmp_path, monkeyp
             pictures if f"{name}.png" in files else set()
         )
     assert made == kept
+
+
+def test_the_dose_is_drawn_over_strength_and_over_strength_times_length_once_both_models_are_there():
+    frame = figures.data("dose", DOSES)
+    assert len(frame) == 2 * 5 * 6
+    figure = draw("dose", DOSES)
+    over_strength, over_dose = figure.axes[:2]
+    for number, length in enumerate((16, 32, 64, 128, 256, 512)):
+        of_length = frame.query("model == 'minilm' and length == @length").sort_values("strength")
+        for ax, factor in ((over_strength, 1), (over_dose, length)):
+            line = ax.lines[number]
+            assert line.get_xdata() == pytest.approx(of_length["strength"] * factor)
+            assert line.get_ydata() == pytest.approx(of_length["sink"])
+    share = figures.FIGURES["dose"].numbers(frame)["minilm_sink_dose"]
+    assert f"R² = {share:.2f}" in headings(figure)[1]
+    alone = [record for record in DOSES if record["parameters"]["model"] == "minilm"]
+    with pytest.raises(figures.FigureError, match="the plan's section dose"):
+        figures.data("dose", alone)

@@ -394,3 +394,37 @@ def inserted():
         ],
     }
     return record("retrofit-untrained", "minilm", None, 0, metrics)
+
+
+DOSE_STRENGTHS, DOSE_LENGTHS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2), (16, 32, 64, 128, 256, 512)
+
+
+def dose_cell(model, strength, length, passage, amount):
+    """Sums that fall to 1 in L + 1 and a harm that rises, with the amount."""
+    size = (passage + 1) * length
+    sums = [size / (1 + amount), 3 * size / (1 + amount)]
+    harm = amount / 10 + (3 if model == "smollm2" else 0)
+    return {
+        "length": length,
+        "passage": passage,
+        "sink_by_layer": sums,
+        "entropy_by_layer": [1 + amount, 1 + amount],
+        "harm": harm,
+    }
+
+
+def dose(amount):
+    """The records of the section `dose`, whose effects depend on an amount of λ and length."""
+    found = []
+    for model in ("minilm", "smollm2"):
+        for strength in DOSE_STRENGTHS:
+            made = [
+                dose_cell(model, strength, length, passage, amount(strength, length))
+                for length in DOSE_LENGTHS
+                for passage in range(2)
+            ]
+            metrics = {"cells": made, "sources": ["wikitext", "novels"]}
+            run = record("dose", model, "high", 0, metrics)
+            run["parameters"]["strength"] = strength
+            found.append(run)
+    return found

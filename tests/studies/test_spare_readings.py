@@ -10,41 +10,9 @@ from companion.results import spared_keys
 from companion.results.study import Study
 from companion.studies.spare import curves, read
 
-STRENGTHS, LENGTHS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2), (16, 32, 64, 128, 256, 512)
-
-
-def cell(model, strength, length, passage, amount):
-    """Sums that fall to 1 in L + 1 and a harm that rises, with the amount."""
-    size = (passage + 1) * length
-    sums = [size / (1 + amount), 3 * size / (1 + amount)]
-    harm = amount / 10 + (3 if model == "smollm2" else 0)
-    return {
-        "length": length,
-        "passage": passage,
-        "sink_by_layer": sums,
-        "entropy_by_layer": [1 + amount, 1 + amount],
-        "harm": harm,
-    }
-
-
-def dose_records(amount):
-    found = []
-    for model in ("minilm", "smollm2"):
-        for strength in STRENGTHS:
-            made = [
-                cell(model, strength, length, passage, amount(strength, length))
-                for length in LENGTHS
-                for passage in range(2)
-            ]
-            metrics = {"cells": made, "sources": ["wikitext", "novels"]}
-            record = example_records.record("dose", model, "high", 0, metrics)
-            record["parameters"]["strength"] = strength
-            found.append(record)
-    return found
-
 
 def test_a_cell_is_the_ratio_or_the_change_against_the_original_of_its_length():
-    passages = curves.measured(dose_records(lambda strength, length: strength * length))
+    passages = curves.measured(example_records.dose(lambda strength, length: strength * length))
     table = curves.cells(passages[passages["model"] == "smollm2"])
     (row,) = table[(table["strength"] == 0.05) & (table["length"] == 64)].to_dict("records")
     amount = 0.05 * 64
@@ -57,7 +25,7 @@ def test_a_cell_is_the_ratio_or_the_change_against_the_original_of_its_length():
 
 
 def test_passages_weigh_in_the_means_as_often_as_they_are_drawn():
-    passages = curves.measured(dose_records(lambda strength, length: strength * length))
+    passages = curves.measured(example_records.dose(lambda strength, length: strength * length))
     of_model = passages[passages["model"] == "minilm"].copy()
     of_model.loc[(of_model["passage"] == 1) & (of_model["strength"] > 0), "harm"] = 9.0
     once = curves.cells(of_model, np.array([1, 0]))["harm"].to_numpy()
@@ -78,7 +46,7 @@ def test_passages_weigh_in_the_means_as_often_as_they_are_drawn():
 def test_the_axis_that_lengths_fall_on_one_curve_over_is_the_one_that_the_effect_depends_on(
     amount, axis
 ):
-    passages = curves.measured(dose_records(amount))
+    passages = curves.measured(example_records.dose(amount))
     shares = curves.shares(passages)
     assert len(shares) == 4
     assert curves.answer(shares) == axis
@@ -114,7 +82,7 @@ def test_a_level_is_crossed_between_two_strengths_or_beyond_their_ends(values, e
 
 
 def test_which_strength_halves_the_sink_and_which_harms():
-    passages = curves.measured(dose_records(lambda strength, length: strength * length))
+    passages = curves.measured(example_records.dose(lambda strength, length: strength * length))
     table = curves.which_strength(passages).set_index(["model", "length"])
     # halved at an amount of 1, harmful at one of 0.5
     halves = table["halves"]["minilm"]
@@ -201,7 +169,7 @@ def test_blocks_are_drawn_within_their_source():
 
 
 def test_the_table_of_results_has_every_change_and_what_the_dose_came_to():
-    amounts = dose_records(lambda strength, length: strength * length)
+    amounts = example_records.dose(lambda strength, length: strength * length)
     study = Study("spare", [*spare_records(), *amounts], plan.studies()["spare"])
     by_key = {row.key: row for row in spared_keys.rows(study)}
     key = "spare/minilm-mean-of-three-sets/high-without-the-first-token-at-0.1-original"
@@ -212,6 +180,9 @@ def test_the_table_of_results_has_every_change_and_what_the_dose_came_to():
     assert (exploratory.planned, exploratory.outcome, exploratory.note) == ("", "", "exploratory")
     answer = by_key["spare/least-r²-by-dose/high"]
     assert (answer.planned, answer.outcome) == ("primary", "supported")
-    assert answer.estimate == by_key["spare/minilm-r²-of-the-sink-by-dose/high"].estimate
+    assert (
+        answer.estimate
+        == by_key["spare/minilm-r²-of-the-sink-by-dose/high"].estimate
+    )
     halves = by_key["spare/minilm-strength-that-halves-at-64-tokens/high"].estimate
     assert halves == pytest.approx(1 / 64, rel=0.05)

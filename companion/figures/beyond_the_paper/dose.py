@@ -19,8 +19,13 @@ SINK = "Largest column sum ÷ original"
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a model, strength and length, against the original: `curves.cells`."""
+    """One row a model, strength and length, against the original: `curves.cells`.
+
+    None while a model has no records.
+    """
     passages = curves.measured(records)
+    if set(passages["model"]) != set(MODELS):
+        return pd.DataFrame()
     parts = [
         curves.cells(of_model.drop(columns="model")).assign(model=model)
         for model, of_model in passages.groupby("model")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from sklearn.isotonic import IsotonicRegression
+from scipy.optimize import isotonic_regression
 
 from companion import records
 from companion.records.schema import Record
@@ -73,14 +73,18 @@ def predicted_share(table: pd.DataFrame, curve: str, axis: str) -> float:
     By a monotone curve through them over the axis; cells beyond its ends are left out. 1 where all
     lengths lie on one curve, 0 or less where the others say nothing.
     """
-    expected = []
-    for length in sorted(set(table["length"])):
-        of_length = table["length"] == length
-        fit = IsotonicRegression(increasing=DECIDING[curve], out_of_bounds="nan")
-        fit.fit(table.loc[~of_length, axis], table.loc[~of_length, curve])
-        expected.append(pd.Series(fit.predict(table.loc[of_length, axis]), table.index[of_length]))
-    predicted = pd.concat(expected).dropna()
-    values = table.loc[predicted.index, curve]
+    places, values = table[axis].to_numpy(), table[curve].to_numpy()
+    lengths = table["length"].to_numpy()
+    predicted = np.full(len(values), np.nan)
+    for length in np.unique(lengths):
+        of_length = lengths == length
+        points, point_of = np.unique(places[~of_length], return_inverse=True)
+        counts = np.bincount(point_of)
+        means = np.bincount(point_of, values[~of_length]) / counts
+        fit = isotonic_regression(means, weights=counts, increasing=DECIDING[curve]).x
+        predicted[of_length] = np.interp(places[of_length], points, fit, np.nan, np.nan)
+    within = np.isfinite(predicted)
+    values, predicted = values[within], predicted[within]
     return float(1 - ((values - predicted) ** 2).sum() / ((values - values.mean()) ** 2).sum())
 
 
