@@ -87,12 +87,16 @@ def shown_by(
 ) -> Bool[Tensor, "#batch #head #query key"]:
     """Return True where an additive mask shows a key: hidden are `HIDES` and below, fills, and rows
     of one fill.
+
+    A fill lies far below in every row that has low entries; else they are scores, such as a model
+    adds to its own, and hide nothing.
     """
     low, gap = low_entries(mask)
+    fill = low & (gap >= STEP).all()
     filled = (mask.amax(-1, keepdim=True) <= -STEP) & (
         mask.amax(-1, keepdim=True) == mask.amin(-1, keepdim=True)
     )
-    return (mask > HIDES) & ~(low & (gap >= STEP)) & ~filled
+    return (mask > HIDES) & ~fill & ~filled
 
 
 def low_entries(
@@ -106,6 +110,24 @@ def low_entries(
     low = ~near & (mask > HIDES)
     others = mask.masked_fill(~near, float("inf")).amin(-1, keepdim=True)
     return low, others - mask.masked_fill(~low, float("-inf")).amax(-1, keepdim=True)
+
+
+def check_pairs(mask: Tensor) -> None:
+    """Refuse a mask of pairs, boolean or additive, (batch, head, query, key), that does not say
+    which keys are hidden or which tokens are padding, with a ValueError.
+    """
+    if mask.is_floating_point():
+        check_values(mask)
+    queries, keys = mask.shape[-2:]
+    # a row for every query, or for one
+    if queries == 1 or keys < queries:
+        return
+    allowed = mask if mask.dtype == torch.bool else shown_by(mask)
+    hidden = ~real_queries(allowed)[..., None, :]
+    if bool((allowed[..., keys - queries :] & hidden).any()):
+        raise ValueError(
+            "attention_mask: hides a token from itself that others may look at; saobp would take it for padding"
+        )
 
 
 def check_values(mask: Tensor) -> None:
@@ -167,18 +189,12 @@ def senders(
     hidden from it. Where looking is mutual nothing is, and all rows send, as in `saobp.refine`.
     Rows that see the tokens from some place up to themselves, in a window or a packed sequence say,
     get nothing from earlier rows beyond that place.
-
-    Raises ValueError if a token is hidden from itself but not from others: it would count as
-    padding.
+    A token that is hidden from itself counts as padding and sends nothing.
     """
     visible, real = visible_pairs(allowed), real_queries(allowed)
     mutual = (visible == visible.transpose(-1, -2)).all(-1, keepdim=True).all(-2, keepdim=True)
     if values_hidden():
         return visible | mutual
-    if bool((allowed & ~real[..., None, :]).any()):
-        raise ValueError(
-            "attention_mask: hides a token from itself that others may look at; saobp would take it for padding"
-        )
     if bool(mutual.all()):
         return False
     return True if bool(up_to_themselves(visible, real).all()) else visible | mutual

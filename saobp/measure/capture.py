@@ -249,7 +249,7 @@ def _visible(model: nn.Module) -> Iterator[Any]:
 def _hooked(model: nn.Module) -> bool:
     """Say whether hooks of the caller's may change what a model computes."""
     # here, as it loads the heavy part of transformers
-    from saobp.models.interface import remember_cache
+    from saobp.models.dispatch import HOOKS
 
     hooks = [
         hook
@@ -259,10 +259,7 @@ def _hooked(model: nn.Module) -> bool:
     ]
     # which it leaves on a model that was asked for its attention
     recorders = "transformers.utils.output_capturing"
-    return any(
-        hook is not remember_cache and getattr(hook, "__module__", "") != recorders
-        for hook in hooks
-    )
+    return any(hook not in HOOKS and getattr(hook, "__module__", "") != recorders for hook in hooks)
 
 
 def _options(model: nn.Module) -> list[dict[str, Any]]:

@@ -13,7 +13,13 @@ from torch import Tensor, nn
 from saobp.equations.checks import quoted
 from saobp.equations.factors import FACTORS, OWN
 from saobp.models.module import Options, Refinement, Watch
-from saobp.models.supported import NAME, refuse, self_attention_modules, warn
+from saobp.models.supported import (
+    NAME,
+    refuse,
+    refuse_other_objects,
+    self_attention_modules,
+    warn,
+)
 
 
 def apply(
@@ -47,9 +53,10 @@ def apply(
     Args:
         model: A transformers v5 model whose attention goes through transformers' attention
             interface.
-        factor: As for `saobp.refine`; "none" is plain attention, exactly as `sdpa` computes it (in
-            half precision
-            with gradients: in float32, rounded once, as the others are).
+        factor: As for `saobp.refine`; "none" leaves the model as it was, with its own attention
+            implementation and masks, and refuses nothing that it runs; its maps can be seen. (In
+            bfloat16 with gradients on a CPU `sdpa` is handed float32 and rounds once, as the others
+            do.)
         strength: The paper's lambda in nats, a number or one a head.
         exclude_self: Leave a row's own message out (Algorithm 1); False is Eq. 11 as printed.
         learn: "head" or "layer" makes the strength a parameter, the softplus of an offset that
@@ -73,8 +80,10 @@ def apply(
     Source: Lee et al. 2025, Eq. 7-11, 15, 16, Algorithm 1 and Appendix C.
     """
     options = Options(factor, strength, exclude_self, learn, steps, damping, messages, spare)
-    refuse(model)
-    if options.factor != "none":
+    if options.factor == "none":
+        refuse_other_objects(model)
+    else:
+        refuse(model)
         warn(model)
     return put_on(model, options)
 
@@ -84,13 +93,13 @@ def put_on(model: nn.Module, options: Options) -> nn.Module:
     modules = self_attention_modules(model)
     refinements = [Refinement(options, module) for module in modules]
     # here, as it loads the heavy part of transformers
-    from saobp.models import interface
+    from saobp.models import dispatch
 
-    interface.detach(model)
+    dispatch.detach(model)
     for module, refinement in zip(modules, refinements):
         module.add_module(NAME, refinement)
-        module.register_forward_pre_hook(interface.remember_cache, with_kwargs=True)
-    interface.dispatch(model, options.as_field())
+    dispatch.register_hooks(model, options.factor)
+    dispatch.dispatch(model, options.as_field())
     return model
 
 
@@ -101,7 +110,8 @@ def apply_saved(model: nn.Module, options: dict[str, Any] | None) -> None:
     saved = saved_options(options)
     # parts that stay plain are built from the same config
     if self_attention_modules(model):
-        refuse(model)
+        if saved.factor != "none":
+            refuse(model)
         put_on(model, saved)
 
 
@@ -128,14 +138,15 @@ def saved_options(options: dict[str, Any] | None) -> Options:
 
 def switch_on(model: nn.Module) -> bool:
     """Refine a model by the options in its config, the defaults where there are none, and return
-    True; False if it is refined. Raises ValueError if it cannot be served.
+    True, also if its factor is "none"; False if it is refined. Raises ValueError if it cannot be served.
     """
     modules = self_attention_modules(model)
     if modules and all(NAME in module._modules for module in modules):
-        return False
+        return modules[0]._modules[NAME].options.factor == "none"
     options = saved_options(getattr(model.config, NAME, None))
-    refuse(model)
-    warn(model)
+    if options.factor != "none":
+        refuse(model)
+        warn(model)
     put_on(model, options)
     return True
 
@@ -147,7 +158,12 @@ def switch_off(model: nn.Module, implementation: str | dict) -> None:
     Its options stay in the config, for `switch_on`; it is saved as what it is, plain. Raises
     ValueError for several implementations at once, of a refined model or one of them ours.
     """
-    refinements = [module for module in model.modules() if isinstance(module, Refinement)]
+    # plain attention is what any implementation gives
+    refinements = [
+        module
+        for module in model.modules()
+        if isinstance(module, Refinement) and module.options.factor != "none"
+    ]
     if isinstance(implementation, dict) and (refinements or NAME in implementation.values()):
         raise ValueError(
             f'attn_implementation: "{NAME}" is one for all parts; got {quoted(implementation)}; '
@@ -156,9 +172,9 @@ def switch_off(model: nn.Module, implementation: str | dict) -> None:
     if not refinements:
         return
     # here, as it loads the heavy part of transformers
-    from saobp.models import interface
+    from saobp.models import dispatch
 
-    interface.detach(model)
+    dispatch.detach(model)
     learned = any(refinement.options.learn for refinement in refinements)
     lost = ", and its learned strengths are lost" if learned else ""
     warnings.warn(

@@ -3,26 +3,27 @@
 transformers hands an attention function the query, key and value of one module and a mask on keys.
 From the mask come which tokens are real and which pairs may look at each other; then the
 probabilities are refined and applied to the values, by the fused operation where nobody asks to see
-them.
+them. What is not refined attends by the function that it attended by before.
 """
 
 import contextlib
-import copy
+import functools
+import inspect
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import PretrainedConfig
 from transformers.cache_utils import Cache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask, sdpa_mask
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils.output_capturing import CompileableContextVar, _active_collector
 
 from saobp.equations.checks import values_hidden
-from saobp.fused.scores import blind_queries, check_values, in_quick_type, remembered
+from saobp.fused.scores import check_pairs, in_quick_type, remembered
 from saobp.models.cache import RefinedLayer, adopt
+from saobp.models.keywords import refuse_keywords
 from saobp.models.refined_attention import (
     Call,
     attend_with_cache,
@@ -32,10 +33,13 @@ from saobp.models.refined_attention import (
 )
 from saobp.models.supported import (
     NAME,
+    OVER_EAGER,
+    PLAIN_CONFIG,
+    PLAIN_STACK,
     SOURCES,
-    UNSERVED_ARGUMENTS,
+    SWITCHED_BY_TRANSFORMERS,
+    eager_function,
     is_causal_module,
-    uses_interface,
 )
 
 _layer = CompileableContextVar("saobp_layer")
@@ -48,40 +52,17 @@ CROSS = "cross"
 self-attention.
 """
 
-CACHED = "cached"
-"""Stands in place of a layer where there is a cache, but the module says that it is not causal."""
-
-PLAIN_STACK = f"{NAME}-plain"
-"""Attention implementation of a stack in a refined model that does not use the interface: its masks
-are its own.
-"""
-
 
 def mask_for(*args: Any, config: Any = None, **kwargs: Any) -> Tensor | None:
-    """Build transformers' additive mask, or for a model with factor "none" the mask that `sdpa`
-    gets.
+    """Build the mask that the plain model gets.
 
     Raises ValueError for masks that name neither tokens nor pairs, and for a model that was never
     refined.
     """
     refuse_unrefined(config)
-    if getattr(config, NAME)["factor"] == "none":
-        return sdpa_mask(*args, config=config, **kwargs)
-    given, keys, wrong = (
-        kwargs.get("attention_mask"),
-        kwargs["kv_length"] + kwargs.get("kv_offset", 0),
-        "",
-    )
-    # transformers would take it for a padding mask all the same
-    if given is not None and given.ndim != 2:
-        wrong = f"shape {tuple(given.shape)}"
-    # some decoders flatten (batch, query, key) to (batch, key)
-    elif given is not None and given.shape[-1] > keys:
-        wrong = f"{given.shape[-1]} entries a sequence for {keys} keys"
-    if wrong:
-        form = "give (batch, key) for padding, or (batch, head or 1, query, key) for pairs"
-        raise ValueError(f"attention_mask: has {wrong}; {form}")
-    return eager_mask(*args, config=config, **kwargs)
+    refuse_padding(kwargs.get("attention_mask"), kwargs["kv_length"] + kwargs.get("kv_offset", 0))
+    build = eager_mask if config._attn_implementation == OVER_EAGER else sdpa_mask
+    return build(*args, config=config, **kwargs)
 
 
 def attention_forward(
@@ -101,50 +82,83 @@ def attention_forward(
     attentions.
 
     The weights returned are those before dropout, so that their rows sum to 1 in training too. A
-    module without refinement (cross-attention, factor "none") attends as `sdpa` does. Raises
+    module without refinement (cross-attention, factor "none") attends as before `apply`. Raises
     ValueError for what cannot be served exactly.
     """
-    refuse_arguments(module, kwargs)
-    refuse_mask(module, attention_mask, query, key)
     refinement = getattr(module, NAME, None)
     # a model that reads pictures asks for no mask
     if refinement is None and hasattr(module, "config"):
         refuse_unrefined(module.config)
     layer = None if refinement is None else take_layer()
     refinement = None if layer is CROSS else refinement
-    keep = wants_weights(refinement, kwargs)
+    # eager functions know no other sign of the future than a mask
+    over_eager = plain_implementation(module) == "eager"
+    if attention_mask is None and over_eager:
+        is_causal = False
     causal = is_causal_module(module) if is_causal is None else is_causal
+    keep = wants_weights(refinement, kwargs)
     call = Call(attention_mask, scaling, dropout, causal, kwargs.get("position_bias"), keep)
     if refinement is None or refinement.options.factor == "none":
-        if keep:
-            return plain_attention(refinement, query, key, value, call)
-        tensors = in_quick_type(query, key, value)
-        mask = in_type(attention_mask, tensors[0].dtype)
-        with (
-            contextlib.nullcontext()
-            if tensors[0] is query
-            else torch.autocast("cpu", enabled=False)
-        ):
-            output, weights = sdpa_attention_forward(
-                module, *tensors, mask, dropout, scaling, is_causal, **kwargs
-            )
-        # a boolean mask alone leaves them at 0
-        if attention_mask is not None and (
-            call.position_bias is not None or mask.dtype != torch.bool
-        ):
-            output = without_blind_rows(output, attention_mask)
-        return output.to(query.dtype), weights
-    cached, first = layer is not None, query.shape[-2] == key.shape[-2]
+        return attend_as_before(module, refinement, query, key, value, call, is_causal, kwargs)
+    refuse_keywords(module, kwargs)
+    refuse_mask(module, attention_mask, query, key)
+    refuse_bias(module, call.position_bias, query, key)
+    first = query.shape[-2] == key.shape[-2]
     # a trace keeps no cache
-    layer = None if layer is CACHED or torch.jit.is_tracing() else layer
+    layer = None if torch.jit.is_tracing() else layer
     if layer is not None and not (first and torch.is_grad_enabled()):
         return attend_with_cache(layer, refinement, query, key, value, call)
     # training fills a cache that nobody reads: sum up its rows only if somebody does
     if layer is not None:
         layer.remember(rows_of(call, query, key.shape[-2]))
     if not first:
-        refuse_keys(module, query.shape[-2], key.shape[-2], cached)
+        refuse_keys(module, query.shape[-2], key.shape[-2])
     return refined_attention(refinement, query, key, value, call)
+
+
+def attend_as_before(
+    module: nn.Module,
+    refinement: nn.Module | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    call: Call,
+    is_causal: bool | None,
+    kwargs: dict[str, Any],
+) -> tuple[Tensor, Tensor | None]:
+    """Attend without refinement, by the function that transformers would call without `apply`.
+
+    On a CPU in bfloat16 with gradients `sdpa` is handed float32, as the refined paths are.
+    """
+    before = plain_implementation(module)
+    options = {"dropout": call.dropout, "scaling": call.scaling, "is_causal": is_causal} | kwargs
+    if before != "sdpa":
+        own = ALL_ATTENTION_FUNCTIONS.get(before, eager_function(type(module)))
+        output, weights = own(module, query, key, value, call.mask, **options)
+        if refinement is not None and refinement.watched() and weights is not None:
+            undropped = own(module, query, key, value, call.mask, **options | {"dropout": 0.0})
+            raw = undropped[1].to(torch.promote_types(weights.dtype, torch.float32))
+            refinement.show(raw, raw)
+        return output, weights
+    if call.keep:
+        return plain_attention(refinement, query, key, value, call)
+    tensors = in_quick_type(query, key, value)
+    mask = in_type(call.mask, tensors[0].dtype)
+    if call.position_bias is not None:
+        options["position_bias"] = in_type(call.position_bias, tensors[0].dtype)
+    widened = tensors[0] is not query
+    with torch.autocast("cpu", enabled=False) if widened else contextlib.nullcontext():
+        output, weights = sdpa_attention_forward(module, *tensors, mask, **options)
+    return output.to(query.dtype), weights
+
+
+def plain_implementation(module: nn.Module) -> str:
+    """Return the attention implementation of a module as it is without `apply`."""
+    config = getattr(module, PLAIN_CONFIG, None) or getattr(module, "config", None)
+    name = getattr(config, "_attn_implementation", NAME)
+    if name in (NAME, PLAIN_STACK):
+        return "sdpa"
+    return "eager" if name == OVER_EAGER else name
 
 
 def refuse_unrefined(config: Any) -> None:
@@ -158,34 +172,62 @@ def refuse_unrefined(config: Any) -> None:
         )
 
 
-def refuse_arguments(module: nn.Module, kwargs: dict[str, Any]) -> None:
-    """Raise ValueError for arguments that change the probabilities in a way the refinement does not
-    know.
-    """
-    name = type(module).__name__
-    if kwargs.get("cache") is not None:
+def refuse_padding(mask: Tensor | None, keys: int) -> None:
+    """Raise ValueError unless a mask of tokens says of each key whether it is one."""
+    # transformers would take it for a padding mask all the same
+    if mask is not None and mask.ndim != 2:
+        wrong = f"shape {tuple(mask.shape)}"
+    # some decoders flatten (batch, query, key) to (batch, key)
+    elif mask is not None and mask.shape[-1] > keys:
+        wrong = f"{mask.shape[-1]} entries a sequence for {keys} keys"
+    else:
+        return
+    form = "give (batch, key) for padding, or (batch, head or 1, query, key) for pairs"
+    raise ValueError(f"attention_mask: has {wrong}; {form}")
+
+
+def refuse_bias(module: nn.Module, bias: Tensor | None, query: Tensor, key: Tensor) -> None:
+    """Raise ValueError unless a relative bias broadcasts to the scores."""
+    if bias is None:
+        return
+    scores = (*query.shape[:3], key.shape[2])
+    shape = (*[1] * (4 - bias.ndim), *bias.shape)
+    if len(shape) != 4 or any(size not in (1, full) for size, full in zip(shape, scores)):
         raise ValueError(
-            f"cache: {name} was handed a paged cache, which carries no column sums; use generate()"
+            f"position_bias: {type(module).__name__} was handed shape {tuple(bias.shape)}; it must "
+            "broadcast to (batch {}, heads {}, queries {}, keys {})".format(*scores)
         )
-    for argument in UNSERVED_ARGUMENTS:
-        if kwargs.get(argument) is not None:
-            raise ValueError(
-                f"{argument}: {name} bends its attention scores; saobp cannot refine it exactly"
-            )
 
 
-def refuse_keys(module: nn.Module, queries: int, keys: int, cached: bool) -> None:
+def check_masks(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Before a refined model runs, raise ValueError for a mask of pairs that leaves open what it
+    hides.
+
+    What a model itself adds to its scores is not looked at: no call is refused for what it is about.
+    """
+    if values_hidden():
+        return
+    called = dict(zip(parameters(type(module)), args)) | kwargs
+    given = called.get("attention_mask")
+    for mask in given.values() if isinstance(given, dict) else [given]:
+        pairs = isinstance(mask, Tensor) and mask.ndim == 4
+        if pairs and (mask.dtype == torch.bool or mask.is_floating_point()):
+            remembered(mask, "pairs", lambda mask=mask: check_pairs(mask))
+
+
+@functools.cache
+def parameters(module_class: type[nn.Module]) -> tuple[str, ...]:
+    """Return the names of what the forward pass of a class is given, in order."""
+    return tuple(inspect.signature(module_class.forward).parameters)[1:]
+
+
+def refuse_keys(module: nn.Module, queries: int, keys: int) -> None:
     """Raise ValueError: the keys are others than the rows, of which each must have sent its
     messages.
     """
-    name = type(module).__name__
-    if cached:
-        raise ValueError(
-            f"past_key_values: {name} was handed keys whose rows sent it no messages; pass use_cache=False"
-        )
     raise ValueError(
-        f"model: {name} reads other tokens than its own ({keys} keys for {queries} queries) and cannot be refined; "
-        "give saobp.apply the parts of the model without it"
+        f"model: {type(module).__name__} reads other tokens than its own ({keys} keys for {queries} "
+        "queries) and cannot be refined; give saobp.apply the parts of the model without it"
     )
 
 
@@ -213,8 +255,6 @@ def refuse_mask(module: nn.Module, mask: Any, query: Tensor, key: Tensor) -> Non
             f"attention_mask: {name} was handed shape {shape}; "
             f"it must broadcast to (batch {batch}, heads {heads}, queries {queries}) and have {keys} keys"
         )
-    if mask.is_floating_point() and not values_hidden():
-        remembered(mask, "values", lambda: check_values(mask))
 
 
 def wants_weights(refinement: nn.Module | None, kwargs: dict[str, Any]) -> bool:
@@ -234,55 +274,8 @@ def in_type(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     """
     if mask is None or mask.dtype in (torch.bool, dtype):
         return mask
-    return mask.clamp(min=torch.finfo(dtype).min).to(dtype)
-
-
-def without_blind_rows(
-    output: Float[Tensor, "batch query head dim"], mask: Tensor
-) -> Float[Tensor, "batch query head dim"]:
-    """Give 0 to a query that may look at nothing: under an additive mask `sdpa` gives it the mean
-    of all values, the future's too.
-    """
-    blind = blind_queries(mask, mask.shape[-2], mask.shape[-1])
-    return output if blind is None else output.masked_fill(blind.transpose(1, 2)[..., None], 0)
-
-
-def detach(model: nn.Module) -> None:
-    """Take every refinement off a model."""
-    for module in list(model.modules()):
-        if NAME in module._modules:
-            del module._modules[NAME]
-            hooks = module._forward_pre_hooks
-            for handle in [handle for handle, hook in hooks.items() if hook is remember_cache]:
-                del hooks[handle], module._forward_pre_hooks_with_kwargs[handle]
-
-
-def dispatch(model: nn.Module, options: dict[str, Any]) -> None:
-    """Send the model's attention through our function, and write the options into its configs.
-
-    The configs become the model's own: another model built from the same object stays what it was.
-    """
-    copies: dict[int, Any] = {}
-    for part in model.modules():
-        if isinstance(vars(part).get("config"), PretrainedConfig):
-            part.config = copy.deepcopy(part.config, copies)
-    model.set_attn_implementation(NAME)
-    served = {
-        id(getattr(part, "config", None)) for part in model.modules() if uses_interface(type(part))
-    }
-    for part in model.modules():
-        if isinstance(part, PreTrainedModel):
-            setattr(part.config, NAME, dict(options))
-            # of a head that was built over a refined body, the config is another copy
-            if (
-                not {id(part.config), id(part.base_model.config)} & served
-                and part.config._attn_implementation == NAME
-            ):
-                part.config._attn_implementation_internal = PLAIN_STACK
-        # of a model put together from parts: its own config may be neither part's
-        elif NAME in part._modules:
-            part.config._attn_implementation_internal = NAME
-            setattr(part.config, NAME, dict(options))
+    lowest = max(torch.finfo(dtype).min, torch.finfo(mask.dtype).min)
+    return mask.clamp(min=lowest).to(dtype)
 
 
 def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
@@ -293,13 +286,9 @@ def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> No
     Raises ValueError if the cache cannot carry them, or if the attention implementation was changed
     behind our back.
     """
-    implementation = getattr(getattr(module, "config", None), "_attn_implementation", NAME)
-    if implementation != NAME:
-        raise ValueError(
-            f"attn_implementation: the refined model was switched to {implementation!r}, which knows no "
-            'refinement; saobp.apply(model, "none") gives plain attention'
-        )
     refinement, layer = getattr(module, NAME), None
+    if refinement.options.factor != "none":
+        refuse_other_implementation(module)
     cache = next((given for given in (*args, *kwargs.values()) if isinstance(given, Cache)), None)
     names = refinement.arguments
     called = dict(zip(names, args)) | kwargs
@@ -309,13 +298,35 @@ def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> No
     if any(other is not None and other is not own for other in others):
         layer = CROSS
     elif cache is not None and refinement.options.factor != "none":
-        layer = (
-            adopt(cache, module.layer_idx, refinement.options)
-            if is_causal_module(module)
-            else CACHED
-        )
+        index = getattr(module, "layer_idx", None)
+        layer = None if index is None else adopt(cache, index, refinement.options)
     if torch.compiler.is_compiling() or _layer.get() is not layer:
         _layer.set(layer)
+
+
+def refuse_other_implementation(module: nn.Module) -> None:
+    """Raise ValueError if the attention implementation was changed behind our back.
+
+    Where transformers does so itself, to see attention, it is changed back: ours can be seen.
+    """
+    config = getattr(module, "config", None)
+    implementation = getattr(config, "_attn_implementation", NAME)
+    if implementation in (NAME, OVER_EAGER):
+        return
+    if implementation == "eager" and type(module).__module__ in SWITCHED_BY_TRANSFORMERS:
+        config._attn_implementation_internal = getattr(module, NAME).implementation
+        return
+    raise ValueError(
+        f"attn_implementation: the refined model was switched to {implementation!r}, which knows no "
+        'refinement; saobp.apply(model, "none") gives plain attention'
+    )
+
+
+def keep_all_rows(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict]:
+    """Before a stack runs that would leave out rows whose logits nobody asks for, have it keep
+    them: layers that share the keys of others would lose their messages.
+    """
+    return args, kwargs | {"logits_to_keep": 0}
 
 
 def take_layer() -> RefinedLayer | str | None:
@@ -328,7 +339,8 @@ def take_layer() -> RefinedLayer | str | None:
     return layer
 
 
-ALL_ATTENTION_FUNCTIONS.register(NAME, attention_forward)
-ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, mask_for)
-ALL_ATTENTION_FUNCTIONS.register(PLAIN_STACK, attention_forward)
+for name in (NAME, OVER_EAGER, PLAIN_STACK):
+    ALL_ATTENTION_FUNCTIONS.register(name, attention_forward)
+for name in (NAME, OVER_EAGER):
+    ALL_MASK_ATTENTION_FUNCTIONS.register(name, mask_for)
 ALL_MASK_ATTENTION_FUNCTIONS.register(PLAIN_STACK, eager_mask)

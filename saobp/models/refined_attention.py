@@ -207,5 +207,5 @@ def rows_of(call: Call, query: Tensor, keys: int) -> cache.Rows:
         soft = call.mask.masked_fill(~shown, 0)
         bias = soft if bias is None else bias + soft
     if bias is not None:
-        bias = bias.expand(batch, -1, new, keys)
+        bias = bias[(None,) * (4 - bias.ndim)].expand(batch, -1, new, keys)
     return cache.Rows(query, shown.expand(batch, -1, new, keys), bias)

@@ -92,7 +92,8 @@ def restoring(post_init: Callable) -> Callable:
         post_init(self, *args, **kwargs)
         options = getattr(self.config, FIELD, None)
         implementation = str(self.config._attn_implementation)
-        if implementation.startswith(FIELD):
+        plain = isinstance(options, dict) and options.get("factor") == "none"
+        if plain or implementation.startswith(FIELD):
             from saobp.models.apply import apply_saved
 
             apply_saved(self, options)

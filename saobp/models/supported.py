@@ -24,8 +24,29 @@ NAME = "saobp"
 module.
 """
 
-# scores bent, sinks beside the keys: probabilities that are not softmax(query key / scale + mask)
-UNSERVED_ARGUMENTS = ("softcap", "s_aux", "sinks", "indices", "topk_indices", "block_indices")
+OVER_EAGER = f"{NAME}-eager"
+"""Attention implementation of a refined part that transformers runs by its own eager functions,
+whose masks are never left out.
+"""
+
+PLAIN_STACK = f"{NAME}-plain"
+"""Attention implementation of a stack in a refined model that does not use the interface: its masks
+are its own.
+"""
+
+PLAIN_CONFIG = "_saobp_plain_config"
+"""Attribute of an attention module under factor "none": the config that it shares with its
+model.
+"""
+
+BEFORE = "_saobp_before"
+"""Attribute of a part of a refined model: its attention implementation before."""
+
+SWITCHED_BY_TRANSFORMERS = ("transformers.models.whisper.modeling_whisper",)
+"""Modules of models that transformers itself switches to eager attention, to see it: Whisper, for
+the timestamps of words.
+"""
+
 CROSS_NAMES = re.compile(
     r"cross|EncDecAttention|encoder_attn|encoder_decoder_attention|token_to_image|image_to_token|\bx_attn",
     re.IGNORECASE,
@@ -54,6 +75,24 @@ def uses_interface(module_class: type[nn.Module]) -> bool:
         return INTERFACE in inspect.getsource(module_class.forward)
     except (OSError, TypeError):
         return False
+
+
+@functools.cache
+def eager_function(module_class: type[nn.Module]) -> Callable | None:
+    """Return the function by which modules of a class attend under "eager"; None if they do not say
+    so.
+    """
+    forward = inspect.unwrap(module_class.forward)
+    for call in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(forward)))):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == f"{INTERFACE}.get_interface":
+            return forward.__globals__.get(ast.unparse(call.args[-1]))
+    return None
+
+
+@functools.cache
+def compares_implementations(module_class: type[nn.Module]) -> bool:
+    """Tell whether modules of a class do otherwise where the attention implementation is `sdpa`."""
+    return '"sdpa"' in inspect.getsource(module_class)
 
 
 @functools.cache
@@ -261,7 +300,9 @@ def is_causal_module(module: nn.Module) -> bool:
     """Tell whether rows of `module` see earlier keys only; transformers lets a config overrule the
     module.
     """
-    return bool(module.is_causal and getattr(getattr(module, "config", None), "is_causal", True))
+    # as transformers does where nothing is said
+    causal = getattr(module, "is_causal", True)
+    return bool(causal and getattr(getattr(module, "config", None), "is_causal", True))
 
 
 def number_of_heads(module: nn.Module) -> int:

@@ -2,14 +2,26 @@
 every path.
 """
 
+import ast
+import inspect
+import re
+from pathlib import Path
+
 import pytest
 import torch
 import transformers as hf
 from families import CACHE, CLOSE, VOCABULARY, build, refined_names, tokens
 from literal_attention import literal
 from transformers import DynamicCache
+from transformers.integrations.eager_paged import eager_paged_attention_forward
+from transformers.integrations.flash_attention import flash_attention_forward
+from transformers.integrations.flex_attention import flex_attention_forward
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.modeling_flash_attention_utils import FlashAttentionKwargs
+from transformers.utils.generic import TransformersKwargs
 
 import saobp
+from saobp.models.keywords import REFUSED, SERVED
 
 LENGTH = 9
 SLOPES = torch.tensor([0.5, 0.25, 0.125, 0.0625])[None, :, None, None]
@@ -81,6 +93,22 @@ def test_a_relative_bias_follows_a_cache_through_crops_and_changes_of_the_batch(
     torch.testing.assert_close(found, expected[:, 4:], **CLOSE)
 
 
+@pytest.mark.parametrize("step", [False, True])
+def test_a_bias_of_fewer_dimensions_is_used_and_of_another_shape_refused(step):
+    model, ids = saobp.apply(build("llama"), "high", 1.5), tokens(2, LENGTH)
+    rows, cache = slice(-1, None) if step else slice(0, LENGTH), DynamicCache()
+    bias = ALIBI[0, :, rows]
+    with torch.no_grad():
+        expected = model(ids, position_bias=ALIBI, use_cache=False).logits[:, rows]
+        if step:
+            model(ids[:, :-1], position_bias=ALIBI[0, :, :-1, :-1], **{CACHE: cache})
+        found = model(ids[:, rows], position_bias=bias, **{CACHE: cache}).logits
+        torch.testing.assert_close(found, expected, **CLOSE)
+        for use_cache in (False, True):
+            with pytest.raises(ValueError, match="position_bias: LlamaAttention was handed shape"):
+                model(ids[:, :4], position_bias=ALIBI, use_cache=use_cache)
+
+
 @pytest.mark.parametrize("factor", ["none", "high", "low"])
 def test_a_decoder_with_a_relative_bias_of_its_own_generates_as_without_a_cache(factor):
     model, ids = saobp.apply(pix2struct(), factor, 0.5), tokens(2, LENGTH)
@@ -91,3 +119,108 @@ def test_a_decoder_with_a_relative_bias_of_its_own_generates_as_without_a_cache(
         oracle = literal(pix2struct(), refined_names(model), 0.5)
         with torch.no_grad():
             torch.testing.assert_close(oracle(ids, use_cache=False).logits, full, **CLOSE)
+
+
+def handed_by_models() -> set[str]:
+    """Return the keywords that transformers' models write where they call an attention function."""
+    keywords = set()
+    for path in Path(hf.__file__).parent.glob("models/*/modeling_*.py"):
+        text = path.read_text()
+        for call in re.finditer(r"\b(attention_interface|attn_interface)\(", text):
+            keywords |= {
+                word.arg for word in parsed_call(text[call.start() :]).keywords if word.arg
+            }
+    return keywords
+
+
+def parsed_call(text: str) -> ast.Call:
+    """Parse the call that a text begins with."""
+    depth = 0
+    for place, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if depth == 0 and character == ")":
+            return ast.parse(text[: place + 1], mode="eval").body
+    raise ValueError("no end of the call")
+
+
+def known_to_functions() -> set[str]:
+    """Return the parameters of transformers' own attention functions, and what goes through all
+    layers of its models.
+    """
+    functions = (
+        sdpa_attention_forward,
+        flash_attention_forward,
+        flex_attention_forward,
+        eager_paged_attention_forward,
+    )
+    parameters = {name for function in functions for name in inspect.signature(function).parameters}
+    through = {*FlashAttentionKwargs.__annotations__, *TransformersKwargs.__annotations__}
+    return (parameters | through) - {"module", "kwargs"}
+
+
+def test_every_keyword_that_transformers_hands_over_is_served_or_refused():
+    handed = handed_by_models()
+    assert {"scaling", "position_bias", "softcap", "s_aux", "indices"} <= handed
+    assert handed | known_to_functions() <= {*SERVED, *REFUSED}
+    assert not {*SERVED} & {*REFUSED}
+
+
+VALUES = {
+    "softcap": 3.0,
+    "max_length_q": 5,
+    "max_length_k": 5,
+    "cu_seq_lens_q": torch.tensor([0, 5, LENGTH]),
+    "cu_seq_lens_k": torch.tensor([0, 5, LENGTH]),
+}
+PATHS = {
+    "full": {"use_cache": False},
+    "with a cache": {},
+    "with attentions": {"use_cache": False, "output_attentions": True},
+}
+
+
+@pytest.mark.parametrize("path", [*PATHS, "a later step", "in training", "compiled"])
+@pytest.mark.parametrize("keyword", REFUSED)
+def test_what_cannot_be_served_is_refused_on_every_path(keyword, path):
+    model, ids = saobp.apply(build("llama"), "high", 0.5), tokens(2, LENGTH)
+    call = PATHS.get(path, {}) | {keyword: VALUES.get(keyword, torch.ones(1))}
+    if path == "a later step":
+        call[CACHE] = DynamicCache()
+        model(ids, **{CACHE: call[CACHE]})
+    if path == "compiled":
+        model = torch.compile(model, backend="eager")
+        call["use_cache"] = False
+    with torch.set_grad_enabled(path == "in training"), pytest.raises(Exception) as error:
+        model(ids, **call)
+    assert f"{keyword}: LlamaAttention" in str(error.value)
+    if path != "compiled":
+        assert isinstance(error.value, ValueError) and "\n" not in str(error.value)
+
+
+ALWAYS_GIVEN = ("query", "key", "value", "dropout", "scaling")
+
+
+@pytest.mark.parametrize("keyword", [name for name in SERVED if name not in ALWAYS_GIVEN])
+def test_what_a_call_leaves_out_is_not_refused(keyword):
+    model, ids = saobp.apply(build("llama"), "high", 0.5), tokens(2, LENGTH)
+    nothing = (
+        {} if keyword in inspect.signature(type(model).forward).parameters else {keyword: None}
+    )
+    torch.testing.assert_close(model(ids, **nothing).logits, model(ids).logits, **CLOSE)
+
+
+@pytest.mark.parametrize("factor", ["high", "low"])
+def test_both_ways_of_looking_are_used_on_every_path(factor):
+    model, ids = saobp.apply(build("llama"), factor, 0.7), tokens(2, LENGTH)
+    oracle = literal(build("llama"), refined_names(model), 0.7, factor=factor)
+    pairs = torch.ones(2, 1, LENGTH, LENGTH, dtype=torch.bool)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        expected = oracle(ids, attention_mask=pairs, use_cache=False).logits
+        for way in (model, compiled):
+            found = way(ids, is_causal=False, use_cache=False).logits
+            torch.testing.assert_close(found, expected, **CLOSE)
+        for call in ({}, {"output_attentions": True}):
+            found = model(ids, is_causal=False, **call).logits
+            torch.testing.assert_close(found, expected, **CLOSE)
+    torch.testing.assert_close(model(ids, is_causal=False).logits, expected, **CLOSE)

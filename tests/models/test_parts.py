@@ -282,13 +282,17 @@ def test_self_attention_on_fewer_keys_than_tokens_is_refused_by_what_it_does_and
     assert "\n" not in str(error.value)
 
 
-def test_an_encoder_that_cannot_be_refined_is_refused_and_a_cache_of_its_decoder_that_is_not_causal():
+def test_an_encoder_that_cannot_be_refined_is_refused():
     with pytest.raises(
         ValueError, match="BigBirdPegasus.*outside its decoder, which stays plain"
     ) as error:
         saobp.apply(translator("BigBirdPegasus"), "high")
     assert "\n" not in str(error.value)
+
+
+def test_a_decoder_whose_modules_do_not_say_that_they_are_causal_generates_as_without_a_cache():
     model = saobp.apply(translator("BigBirdPegasus", kind="ForCausalLM"), "high", 1.5)
-    with pytest.raises(ValueError, match="^past_key_values.*use_cache=False"):
-        generated(model, tokens(), 3)
-    assert generated(model, tokens(), 3, use_cache=False).shape == (2, 12)
+    call = {"output_logits": True, "return_dict_in_generate": True}
+    cached, full = (generated(model, tokens(), 4, use_cache=use, **call) for use in (True, False))
+    assert torch.equal(cached.sequences, full.sequences)
+    torch.testing.assert_close(torch.stack(cached.logits), torch.stack(full.logits), **CLOSE)

@@ -1,0 +1,419 @@
+"""Every model class of transformers that can be built small, and what holds of it.
+
+Run as a script it writes a table: a row a class, a column a check, each deviation relative to the
+largest number of the output, or why there is none.
+"""
+
+import copy
+import csv
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import transformers as hf
+from literal_attention import literal
+from torch import Tensor, nn
+from transformers import CONFIG_MAPPING, PreTrainedConfig
+from transformers.models.auto import modeling_auto
+
+import saobp
+from saobp.models.supported import self_attention_modules
+
+PARAMETERS = 20_000_000
+"""Models with more are not built."""
+
+TOKENS, LENGTH, STRENGTH = 61, 9, 0.5
+CLASSES = (
+    modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    modeling_auto.MODEL_MAPPING_NAMES,
+)
+"""Where a kind of model has several classes, the one in the first of these is taken."""
+
+SIZES = {
+    2: """num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers depth
+        num_decoder_layers num_encoder_layers num_key_value_heads num_global_key_value_heads
+        num_experts_per_tok mamba_expand linear_num_key_heads num_codebooks num_kv_shared_layers""",
+    1: "n_group topk_group num_shared_experts n_shared_experts bos_token_id",
+    0: "pad_token_id decoder_start_token_id",
+    3: "mask_token_id num_channels num_labels",
+    4: """num_attention_heads n_head n_heads num_heads encoder_attention_heads patch_size
+        decoder_attention_heads num_experts n_routed_experts num_local_experts
+        linear_num_value_heads""",
+    5: "sliding_window",
+    6: "local_attention",
+    8: """head_dim global_head_dim d_kv d_head attention_head_dim attention_window
+        attention_chunk_size q_lora_rank kv_lora_rank qk_rope_head_dim qk_nope_head_dim v_head_dim
+        hidden_size_per_layer_input mamba_d_state mamba_n_heads mamba_d_head state_size
+        linear_key_head_dim linear_value_head_dim mamba_headdim""",
+    12: "image_size",
+    16: """moe_intermediate_size shared_expert_intermediate_size shared_intermediate_size
+        qk_head_dim projection_dim block_size codebook_size""",
+    32: """hidden_size d_model n_embd dim embed_dim emb_dim embedding_size word_embed_proj_dim
+        hidden_dim""",
+    48: "intermediate_size ffn_dim encoder_ffn_dim decoder_ffn_dim d_ff n_inner ffn_hidden_size",
+    50: "max_source_positions",
+    64: "max_target_positions",
+    128: "max_position_embeddings n_positions n_ctx",
+    TOKENS: "vocab_size vocab_size_per_layer_input",
+}
+SMALL = {name: size for size, names in SIZES.items() for name in names.split()}
+SMALL |= {"eos_token_id": 2, "sep_token_id": 2, "cls_token_id": 1, "prediction_length": 4}
+DERIVED = {
+    *("transformers_version", "architectures", "id2label", "label2id", "_name_or_path", "dtype"),
+    *("out_features", "out_indices", "stage_names", "model_type", "per_layer_config"),
+}
+"""Fields that follow from others."""
+
+VARIANTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"num_key_value_heads": 4},
+    {"num_key_value_heads": 4, "head_dim": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8},
+    {"num_attention_heads": 2, "image_size": 16, "patch_size": 4},
+    {"hidden_size": 64, "num_key_value_heads": 4, "head_dim": 16},
+    {"image_size": 28, "patch_size": 14},
+)
+"""What is tried until a model is built and runs."""
+
+
+def kinds() -> dict[str, str]:
+    """Return the name of one class for each kind of model that transformers knows."""
+    names: dict[str, str] = {}
+    for mapping in CLASSES:
+        for kind, name in mapping.items():
+            names.setdefault(kind, name if isinstance(name, str) else name[0])
+    return {kind: name for kind, name in names.items() if hasattr(hf, name)}
+
+
+def shrunk(fields: dict[str, Any], sizes: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a config with small sizes, those of the configs within it too."""
+    layer_types = list(dict.fromkeys(fields.get("layer_types") or ()))
+    # layers that share keys follow those whose keys they are
+    layers = max(2, len(layer_types)) * (2 if fields.get("num_kv_shared_layers") else 1)
+    depths = {fields.get(name) for name in SMALL if "layer" in name} - {None}
+    small: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, dict) and "model_type" in value:
+            small[name] = shrunk(value, sizes)
+        elif name in DERIVED or (name == "layer_types" and not layer_types):
+            continue
+        elif name == "layer_types":
+            small[name] = (layer_types * layers)[:layers]
+        elif isinstance(value, dict) and name == "rope_parameters":
+            small[name] = rope(value)
+        elif isinstance(value, (list, tuple)) and len(value) in depths:
+            small[name] = [shrunk_number(name, one, sizes) for one in value[:layers]]
+        else:
+            small[name] = shrunk_number(name, value, sizes)
+    if "num_hidden_layers" in small:
+        small["num_hidden_layers"] = layers
+    return small
+
+
+def shrunk_number(name: str, value: Any, sizes: dict[str, Any]) -> Any:
+    """Return a small number in place of one that says how large something is."""
+    known = name in SMALL and not isinstance(value, (bool, list, tuple, dict, str))
+    if known and (value is not None or name.endswith("token_id")):
+        return sizes.get(name, SMALL[name])
+    return value
+
+
+def rope(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return rotary parameters whose sections fit a small head."""
+    return {
+        name: rope(value)
+        if isinstance(value, dict)
+        else ([2, 1, 1] if name.endswith("mrope_section") else value)
+        for name, value in parameters.items()
+    }
+
+
+def candidates(kind: str) -> Iterator[Callable[[], nn.Module]]:
+    """Yield ways to build a small model of a kind."""
+    config_class, model_class = CONFIG_MAPPING[kind], getattr(hf, kinds()[kind])
+    default = config_class().to_dict()
+    for sizes in VARIANTS:
+
+        def build(sizes: dict[str, Any] = sizes) -> nn.Module:
+            fields = shrunk(copy.deepcopy(default), sizes)
+            config: PreTrainedConfig = config_class(**fields)
+            with torch.device("meta"):
+                count = sum(weight.numel() for weight in model_class(config).parameters())
+            if count > PARAMETERS:
+                raise ValueError(f"{count} parameters")
+            torch.manual_seed(0)
+            return drawn(model_class(config_class(**fields)))
+
+        yield build
+
+
+def drawn(model: nn.Module) -> nn.Module:
+    """Draw weights so large that attention is far from uniform and messages matter."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.ndim > 1 and weight.is_floating_point():
+                weight.copy_(0.25 * torch.randn(weight.shape, generator=generator))
+            elif name.endswith("bias"):
+                weight.copy_(0.1 * torch.randn(weight.shape, generator=generator))
+    return model.eval()
+
+
+def possible_inputs(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Yield what a model may take, tokens first."""
+    generator = torch.Generator().manual_seed(1)
+    taken = inspect.signature(model.forward).parameters
+    config = model.config
+    ids = torch.randint(4, 50, (2, LENGTH), generator=generator)
+    beside = {"decoder_input_ids": ids[:, :6]} if "decoder_input_ids" in taken else {}
+    size = next((getattr(part, "image_size", None) for part in with_sizes(config)), None) or 12
+    size = size if isinstance(size, int) else size[0]
+    pixels = torch.randn(2, 3, size, size, generator=generator)
+    bands = next((getattr(part, "num_mel_bins", None) for part in with_sizes(config)), None) or 8
+    sound = torch.randn(2, bands, 100, generator=generator)
+    choices = {
+        "input_ids": [{"input_ids": ids}, {"input_ids": ids, "pixel_values": pixels}],
+        "pixel_values": [{"pixel_values": pixels}],
+        "input_features": [{"input_features": sound}, {"input_features": sound.mT.contiguous()}],
+        "input_values": [{"input_values": torch.randn(2, 1600, generator=generator)}],
+    }
+    for name, forms in choices.items():
+        for form in forms:
+            if name in taken and form.keys() <= taken.keys():
+                yield form | beside
+
+
+def with_sizes(config: PreTrainedConfig) -> list[PreTrainedConfig]:
+    """Return a config and those within it."""
+    return [config, *(getattr(config, name) for name in config.sub_configs)]
+
+
+def built(kind: str) -> tuple[nn.Module, dict[str, Tensor]]:
+    """Return a small model of a kind and inputs that it runs on; ValueError if there are none."""
+    reason = "nothing was tried"
+    for build in candidates(kind):
+        try:
+            model = build()
+        except Exception as error:
+            reason = said(error)
+            continue
+        for given in possible_inputs(model):
+            try:
+                output = first(run(model, given, use_cache=False))
+                if bool(output.isfinite().all()):
+                    return model, given
+                reason = "its output is not finite"
+            except Exception as error:
+                reason = said(error)
+    raise ValueError(reason)
+
+
+def said(error: Exception) -> str:
+    """Return the first line of what an error says."""
+    lines = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[-1].strip()[:120]}"
+
+
+def run(model: nn.Module, given: dict[str, Tensor], **call: Any) -> Any:
+    """Return what a model returns, with the arguments that it knows."""
+    taken = inspect.signature(model.forward).parameters
+    known = {
+        name: value for name, value in call.items() if name in taken or name == "position_bias"
+    }
+    torch.manual_seed(0)
+    with torch.set_grad_enabled(call.get("gradients", False)):
+        return model(**given, **known)
+
+
+def first(output: Any) -> Tensor:
+    """Return the logits of an output, or its last hidden states."""
+    for name in ("logits", "last_hidden_state", "prediction_logits"):
+        if getattr(output, name, None) is not None:
+            return getattr(output, name)
+    values = output if isinstance(output, tuple) else tuple(output.values())
+    return next(one for one in values if isinstance(one, Tensor) and one.is_floating_point())
+
+
+def apart(found: Tensor, expected: Tensor) -> float:
+    """Return the largest difference of two tensors, relative to the largest number expected."""
+    if found.shape != expected.shape:
+        return float("inf")
+    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-9))
+
+
+def refined_copy(model: nn.Module, factor: str = "high", **options: Any) -> nn.Module:
+    """Return a refined copy of a model."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return saobp.apply(copy.deepcopy(model), factor, STRENGTH, **options)
+
+
+def refined_names(model: nn.Module) -> list[str]:
+    """Return the paths of the modules that a refined model refines."""
+    return [name for name, module in model.named_modules() if "saobp" in module._modules]
+
+
+def other_last_token(given: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the inputs with another last token where the model predicts."""
+    name = "decoder_input_ids" if "decoder_input_ids" in given else "input_ids"
+    ids = given[name].clone()
+    ids[:, -1] = (ids[:, -1] + 11) % 40 + 5
+    return given | {name: ids}
+
+
+def leak(model: nn.Module, given: dict[str, Tensor]) -> float:
+    """Return how much the last token changes what comes before it."""
+    before, after = (
+        first(run(model, one, use_cache=False)) for one in (given, other_last_token(given))
+    )
+    return apart(after[:, :-1], before[:, :-1])
+
+
+def padding(model: nn.Module, given: dict[str, Tensor]) -> float:
+    """Return how much three padded tokens change the real ones."""
+    ids = given["input_ids"]
+    real = torch.ones_like(ids)
+    real[:, -3:] = 0
+    short = given | {"input_ids": ids[:, :-3], "attention_mask": real[:, :-3]}
+    long = given | {"attention_mask": real}
+    alone, padded = (first(run(model, one, use_cache=False)) for one in (short, long))
+    return apart(padded[:, : alone.shape[1]], alone)
+
+
+def generation(model: nn.Module, given: dict[str, Tensor]) -> float:
+    """Return how far the logits of generated tokens with a cache are from those without."""
+    model.generation_config.eos_token_id = None
+    model.generation_config.decoder_start_token_id = 1
+    call = {"max_new_tokens": 4, "do_sample": False, "output_logits": True}
+    ids = {name: value for name, value in given.items() if name != "decoder_input_ids"}
+    logits = []
+    for use_cache in (True, False):
+        torch.manual_seed(0)
+        made = model.generate(**ids, **call, use_cache=use_cache, return_dict_in_generate=True)
+        logits.append(torch.stack(made.logits))
+    return apart(*logits)
+
+
+def gradients(model: nn.Module, given: dict[str, Tensor], weights: list[Tensor]) -> list[Tensor]:
+    """Return the gradients of a weighted sum of the output."""
+    output = first(run(model, given, use_cache=False, gradients=True))
+    toward = torch.randn(output.shape, generator=torch.Generator().manual_seed(2))
+    found = torch.autograd.grad((output * toward).sum(), weights, allow_unused=True)
+    return [torch.zeros_like(one) if grad is None else grad for one, grad in zip(weights, found)]
+
+
+def gradient_deviations(model: nn.Module, given: dict[str, Tensor]) -> dict[str, float]:
+    """Return how far gradients of weights and of learned strengths are from the literal form's."""
+    refined = refined_copy(model, learn="layer")
+    names = refined_names(refined)
+    strengths = [torch.tensor(STRENGTH, dtype=torch.float64, requires_grad=True) for _ in names]
+    oracle = copy.deepcopy(model)
+    for name, strength in zip(names, strengths):
+        literal(oracle, [name], strength)
+    offsets = [refined.get_submodule(name).saobp.offset for name in names]
+    found, expected = [], []
+    for one, learned, into in ((refined, offsets, found), (oracle, strengths, expected)):
+        weights = [
+            weight
+            for name, weight in one.named_parameters()
+            if weight.requires_grad and "saobp" not in name
+        ]
+        into.append(gradients(one, given, weights))
+        into.append(gradients(one, given, learned))
+    largest = max(float(one.abs().max()) for one in expected[0])
+    weights = max(float((a - b).abs().max()) for a, b in zip(found[0], expected[0])) / largest
+    # the derivative of a softplus that has the value STRENGTH
+    slope = 1 - torch.exp(torch.tensor(-STRENGTH, dtype=torch.float64))
+    learned = [
+        torch.stack([one.reshape(()).double() for one in side[1]]) for side in (found, expected)
+    ]
+    return {
+        "gradients of weights": weights,
+        "gradients of strengths": apart(learned[0], learned[1] * slope),
+    }
+
+
+def checks(model: nn.Module, given: dict[str, Tensor]) -> dict[str, Any]:
+    """Return each check's deviation, or why there is none."""
+    results: dict[str, Any] = {}
+
+    def note(name: str, deviation: Callable[[], float]) -> None:
+        try:
+            results[name] = deviation()
+        except Exception as error:
+            results[name] = said(error)
+
+    full = first(run(model, given, use_cache=False))
+    default = first(run(model, given))
+    none = refined_copy(model, "none")
+    note("none = plain", lambda: apart(first(run(none, given, use_cache=False)), full))
+    note("none = plain, default call", lambda: apart(first(run(none, given)), default))
+    refined = refusal = None
+    try:
+        refined = refined_copy(model)
+    except ValueError as error:
+        refusal = said(error)
+        results["High = literal"] = refusal
+    models = {"plain": model, "none": none} | ({} if refined is None else {"High": refined})
+    if "input_ids" in given:
+        causal = leak(model, given) < 1e-6
+        for name in ("none", "High") if causal else ():
+            if name in models:
+                note(f"{name}: last token", lambda name=name: leak(models[name], given))
+        takes_mask = "attention_mask" in inspect.signature(model.forward).parameters
+        for name in models if takes_mask and "decoder_input_ids" not in given else ():
+            note(f"{name}: padded", lambda name=name: padding(models[name], given))
+        for name in models if model.can_generate() else ():
+            note(f"{name}: generated", lambda name=name: generation(models[name], given))
+    if refined is not None:
+        oracle = literal(copy.deepcopy(model), refined_names(refined), STRENGTH)
+        high = first(run(refined, given, use_cache=False))
+        note("High = literal", lambda: apart(high, first(run(oracle, given, use_cache=False))))
+        note("High moves", lambda: apart(high, full))
+        note("High, default call", lambda: apart(first(run(refined, given)), high))
+        shown = {"output_attentions": True, "use_cache": False}
+        note("High, attentions", lambda: apart(first(run(refined, given, **shown)), high))
+        try:
+            results |= gradient_deviations(model, given)
+        except Exception as error:
+            results["gradients of weights"] = said(error)
+    return results
+
+
+def row(kind: str) -> dict[str, Any]:
+    """Return the table's row of a kind of model."""
+    results: dict[str, Any] = {"kind": kind, "class": kinds()[kind]}
+    try:
+        model, given = built(kind)
+    except Exception as error:
+        return results | {"built": str(error)}
+    modules = len(self_attention_modules(model))
+    results |= {
+        "built": "yes",
+        "modules": modules,
+        "implementation": model.config._attn_implementation,
+    }
+    return results | checks(model, given)
+
+
+def main(path: str, *chosen: str) -> None:
+    """Write the table of all kinds of models, or of those chosen."""
+    hf.logging.set_verbosity_error()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    rows = []
+    for kind in chosen or kinds():
+        rows.append(row(kind))
+        columns = list(dict.fromkeys(name for one in rows for name in one))
+        with open(path, "w", newline="") as file:
+            table = csv.DictWriter(file, columns)
+            table.writeheader()
+            table.writerows(rows)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
