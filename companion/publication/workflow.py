@@ -6,10 +6,12 @@ import contextlib
 import fcntl
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,10 @@ ROW = re.compile(r"([^/]+)/([^/]+)/(\d+)")
 TRIGGERS = ("code", "input", "mtime", "params", "software-env")
 # of a build folder, made before anything runs
 PLACES = ("records", "notebooks", "logs", "checkpoints", "work")
+# of the repository, what a rule has among its inputs
+INPUTS = ("notebooks", "data", "figures")
+# by which the clock of a disk in the network may be ahead, in seconds
+DRIFT = 2
 
 
 def check_packages() -> None:
@@ -48,6 +54,29 @@ def check_packages() -> None:
             raise ValueError(
                 f"{wanted.name} is {found or 'not installed'}, saobp needs {wanted.specifier or 'it'}: {remedy}"
             )
+
+
+def refuse_files_of_the_future(folder: Path) -> None:
+    """Raise ValueError, naming the first, if files that runs read are later than this machine's
+    clock: whatever is made from them would be older, and removed when its run has ended.
+
+    They come from an archive, or from a clock that is ahead. `folder` is the study's build.
+    """
+    read = [paths.root() / name for name in INPUTS] + [folder / name for name in PLACES]
+    latest = time.time() + DRIFT
+    later = [
+        file
+        for place in read
+        for file in sorted(place.rglob("*"))
+        if file.is_file() and file.stat().st_mtime > latest
+    ]
+    if later:
+        date = datetime.fromtimestamp(later[0].stat().st_mtime).isoformat(" ", "seconds")
+        more = f" (and {len(later) - 1} more)" * (len(later) > 1)
+        raise ValueError(
+            f"{later[0]}: is of {date}{more}, later than this machine's clock: set the clock, or "
+            f"run: find {shlex.quote(str(paths.root()))} -newermt now -type f -exec touch {{}} +"
+        )
 
 
 class WorkflowFailed(click.ClickException):
@@ -111,6 +140,7 @@ def reproduce(
             raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
         return
     check_packages()
+    refuse_files_of_the_future(folder)
     clock, source = time.perf_counter(), sources.resolve(study.data)
     show(f"==> study {study.name}: {path}\n==> data: {source.name}\n==> build: {folder}")
     kernels = contextlib.nullcontext(({}, [])) if cluster else forked_runs.serving()

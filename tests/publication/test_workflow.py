@@ -62,6 +62,29 @@ def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypat
 
 
 @pytest.mark.parametrize(
+    "name", ["notebooks/09-audit.ipynb", "data/published/a.csv", "build/smoke/records/a b.json"]
+)
+def test_a_file_of_the_future_is_named_before_anything_runs(tmp_path, capsys, monkeypatch, name):
+    studies = tmp_path / "notebooks" / "studies"
+    studies.mkdir(parents=True)
+    shutil.copy(paths.root() / "notebooks" / "studies" / "smoke.yaml", studies)
+    file = paths.write_text(tmp_path / name, "{}")
+    monkeypatch.chdir(tmp_path)
+    runs = []
+    monkeypatch.setattr(workflow, "_snakemake", lambda *_, **how: runs.append(how) or 0)
+    monkeypatch.setattr(workflow.forked_runs, "serving", lambda: contextlib.nullcontext(({}, [])))
+    monkeypatch.setenv("SAOBP_DATA", str(tmp_path))
+    os.utime(file, (2**32, 2**32))
+    assert cli.main(["reproduce", "--study", "smoke"]) == 2 and not runs
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"{file}: is of 2106-" in said and "touch {} +" in said
+    # the command that it names
+    command = said.partition("run: ")[2]
+    subprocess.run(command, shell=True, check=True)
+    assert cli.main(["reproduce", "--study", "smoke"]) == 0 and runs
+
+
+@pytest.mark.parametrize(
     "name", ["narrow", "paper", pytest.param("laptop", marks=pytest.mark.nightly)]
 )
 def test_a_study_that_this_machine_cannot_run_has_a_graph_all_the_same(
