@@ -6,6 +6,7 @@ Scores are in percent, intervals of 95 %. `training_metrics` has what training l
 
 from typing import Annotated, Literal, NotRequired
 
+from annotated_types import Len
 from pydantic import AfterValidator, ConfigDict, with_config
 from typing_extensions import TypedDict
 
@@ -16,6 +17,8 @@ from companion.records.training_metrics import (
     Flow,
     Interval,
     Number,
+    Percent,
+    Share,
     dumped,
     exact,
 )
@@ -36,11 +39,11 @@ class Matrix(TypedDict, extra_items=list[list[Number]]):
 class Scores(TypedDict, total=False):
     """What answers to a task's items are worth."""
 
-    headline: float
+    headline: Percent
     metric: str
-    scores: dict[str, float]
+    scores: dict[str, Percent]
     items: int
-    interval: Interval
+    interval: Annotated[list[Percent | None], Len(2, 2)]
     constant: bool
 
 
@@ -55,14 +58,14 @@ class FinetuneCheck(Flow):
     """One check of a fine-tuning on its reported split."""
 
     step: int
-    score: float
+    score: Percent
 
 
 class Epoch(TypedDict):
     """The scores after an epoch."""
 
     epoch: int
-    scores: dict[str, float]
+    scores: dict[str, Percent]
 
 
 class NamedChoice(Choice):
@@ -76,11 +79,11 @@ class Result(Scores, total=False):
     """One task's result, as `scoring.score_predictions` returns it, or why it has none."""
 
     failed: Failure
-    chance: float
-    majority: float
+    chance: Percent
+    majority: Percent
     below_chance: bool
     outcomes: list[float]
-    outcomes_f1: list[float]
+    outcomes_f1: list[Share]
     outcomes_normalized: list[int]
     labels: list[float]
     by_hops: dict[str, list[float]]
@@ -96,6 +99,8 @@ class Result(Scores, total=False):
 
 # what every result has
 SCORED = {"headline", "scores", "outcomes", "interval", "metric", "items"}
+# the only scores below 0
+CORRELATIONS = {"matthews", "pearson", "spearman"}
 
 
 def _known(task: Result) -> Result:
@@ -103,6 +108,9 @@ def _known(task: Result) -> Result:
         raise ValueError(f"lacks {', '.join(sorted(missing))}, and has no failed")
     if "failed" not in task and task["metric"] not in task["scores"]:
         raise ValueError(f"has no score of its metric, {task['metric']}")
+    negative = {name for name, score in task.get("scores", {}).items() if score < 0} - CORRELATIONS
+    if negative:
+        raise ValueError(f"has a score below 0 percent, {', '.join(sorted(negative))}")
     if len(task.get("outcomes", [])) != task.get("items", 0):
         raise ValueError(f"{len(task['outcomes'])} outcomes of {task['items']} items")
     return task
@@ -257,7 +265,7 @@ class Point(TypedDict):
     """
 
     strength: float
-    spearman: float
+    spearman: Percent
     difference: float
     interval: Interval
     # measure -> raw, refined
@@ -283,7 +291,7 @@ class UntrainedMetrics(Result, total=False):
 class PairScores(TypedDict):
     """A benchmark's pairs of sentences: their score in percent, and the cosine of each pair."""
 
-    score: float
+    score: Percent
     pairs: int
     cosines: list[float]
 

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from companion.records import evaluation_metrics, training_metrics
-from companion.records.training_metrics import Device, ExamRun, Failure, Sitting, exact
+from companion.records.training_metrics import Device, ExamRun, Failure, Share, Sitting, exact
 from companion.setup.typed_by_hand import first_flaw
 
 SCHEMA = 3
@@ -55,7 +55,7 @@ class Text(TypedDict):
 
     weights: dict[str, float]
     # of the characters read, 0 to 1
-    shares: dict[str, float]
+    shares: dict[str, Share]
     documents: int
     paragraphs: int
     # paragraphs that occurred before, or that held-out text has

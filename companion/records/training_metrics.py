@@ -8,7 +8,7 @@ the other stages.
 from typing import Annotated, Any, Literal, NotRequired, get_type_hints
 
 from annotated_types import Len
-from pydantic import ConfigDict, with_config
+from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from companion.setup.recipes import MultiHop, Pretraining
@@ -20,6 +20,9 @@ exact = with_config(ConfigDict(extra="forbid", strict=True))
 # None where it is undefined
 Number = float | None
 Interval = Annotated[list[Number], Len(2, 2)]
+Share = Annotated[float, Field(ge=0, le=1)]
+# a correlation may be below 0
+Percent = Annotated[float, Field(ge=-100, le=100)]
 
 
 def dumped(model: type[Strict], **own: Any) -> Any:
@@ -195,7 +198,7 @@ class ExamCheck(TypedDict):
 
     step: int
     loss: Number
-    accuracy: dict[str, float]
+    accuracy: dict[str, Share]
     seconds: NotRequired[float]
 
 
@@ -231,7 +234,7 @@ class FollowedCheck(TypedDict):
 
     step: int
     loss: Number
-    accuracy: Number
+    accuracy: Share | None
     raw: dict[str, Number]
     refined: dict[str, Number]
     strengths: list[list[Number]]

@@ -434,9 +434,34 @@ def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back_or_are_nam
             lambda found: found["training"][0].pop("loss"),
             "training.0.loss: Field req",
         ),
+        (
+            "laptop/05-finetune-mini-high-42-race-0",
+            lambda found: found["tasks"]["race"]["scores"].update(accuracy=150.0),
+            "tasks.race.scores.accuracy: Input should be less than or equal to 100",
+        ),
+        (
+            "laptop/05-finetune-mini-high-42-race-0",
+            lambda found: found["tasks"]["race"]["scores"].update(accuracy=-3.0),
+            "tasks.race: .* has a score below 0 percent, accuracy",
+        ),
+        (
+            "laptop/05-finetune-mini-high-42-race-0",
+            lambda found: found["tasks"]["race"].update(headline=150.0, interval=[140.0, 160.0]),
+            "tasks.race.headline: Input should be less",
+        ),
+        (
+            "retrofit/13-retrofit-untrained-minilm",
+            lambda found: found["similarity"][0].update(spearman=150.0),
+            "similarity.0.spearman: Input should be less",
+        ),
+        (
+            "hops/12-hops-64-23",
+            lambda found: found["multihop"][0]["curve"][0]["accuracy"].update({"1": 1.5}),
+            "multihop.0.curve.0.accuracy.1: Input should be less than or equal to 1",
+        ),
     ],
 )
-def test_a_number_that_is_missing_or_of_another_type_is_named_when_the_record_is_read(
+def test_a_number_that_is_missing_of_another_type_or_out_of_range_is_named_when_the_record_is_read(
     tmp_path, name, damage, said
 ):
     record = json.loads((paths.root() / "data" / "results" / f"{name}.json").read_text())
