@@ -18,6 +18,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from companion.records import commit
+from companion.setup import environment
 
 THREADS, ROUNDS, WARM_UP, PROCESSES = 2, 31, 3, 3
 # bytes: glibc takes larger blocks from the system, and gives them back when freed
@@ -159,6 +160,7 @@ def fresh(count: int, function: Callable[..., float], *given: object) -> list[fl
     """
     # read when a process starts that is no fork
     os.environ.setdefault(RETURNED, str(resource.getpagesize()))
+    environment.make_room_for_sockets()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([function.__module__])
     with ProcessPoolExecutor(1, mp_context=context) as executor:

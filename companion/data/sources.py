@@ -334,7 +334,7 @@ def chosen(default: str) -> str:
     or the root.
     """
     name = os.environ.get("SAOBP_DATA") or default
-    given = Path(name).expanduser()
+    given = Path(os.path.expanduser(name))
     return (
         name
         if name in ("hub", "synthetic")
@@ -356,4 +356,5 @@ def resolve(default: str) -> Source:
         return FolderSource(folder, "synthetic")
     if not Path(name).is_dir():
         raise DataError(f"{name}: no such data folder; {REMEDY}")
+    paths.check_letters(name)
     return FolderSource(Path(name))

@@ -21,7 +21,7 @@ from companion.figures.beyond_the_paper import claims
 from companion.records.schema import Record
 from companion.results import claims as fifteen
 from companion.results import table
-from companion.setup import paths
+from companion.setup import environment, paths
 from companion.statistics import estimates
 from companion.tables import captions, render
 
@@ -197,6 +197,7 @@ def _both_widths(
 
     The headings are those of the page's.
     """
+    environment.make_room_for_sockets()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as processes:

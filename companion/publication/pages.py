@@ -153,7 +153,9 @@ def write(runs: Sequence[Executed], bodies: Iterable[str], folder: Path) -> None
                 steps={name: (f"{step.name}.html", step.title) for name, step in steps.items()},
                 body=Markup(LINK.sub(lambda link, run=run: lead(link, run, runs, temporary), html)),
             )
-            (temporary / f"{run.name}.html").write_text(page, encoding="utf-8")
+            (temporary / f"{run.name}.html").write_text(
+                page, encoding="utf-8", errors="backslashreplace"
+            )
         paths.seal(temporary)
 
 

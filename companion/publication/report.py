@@ -19,7 +19,7 @@ from companion import records
 from companion.publication import executed_notebooks, formulas, pages
 from companion.publication.executed_notebooks import Executed
 from companion.publication.results import SUMMARIES
-from companion.setup import labels, paths
+from companion.setup import environment, labels, paths
 from companion.setup.sizes_and_strengths import SIZES, strength_of
 from companion.setup.studies import EXERCISE
 from companion.tables import data_and_departures
@@ -44,6 +44,7 @@ def write(folder: Path) -> Path:
         )
     # not what a run has begun
     runs = executed_notebooks.read((folder / "notebooks").glob("[!.]*.ipynb"))
+    environment.make_room_for_sockets()
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("forkserver")) as processes:
         # made from now on, one per processor
         bodies = processes.map(pages.body, runs, chunksize=AT_ONCE)

@@ -115,6 +115,9 @@ def run(
     # the kernel runs elsewhere
     record = Path(values.get("record") or output.with_suffix(".json")).resolve()
     refuse_to_overwrite(notebook, output, record)
+    for value in (output, record, *values.values()):
+        if isinstance(value, str | Path):
+            paths.check_letters(value)
     for path in (record, output):
         paths.own_folder(path.parent)
     values["record"] = str(record)

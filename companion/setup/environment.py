@@ -7,6 +7,7 @@ in another way, is told in its record.
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -105,6 +106,20 @@ UNTOLD = (
     "OMP_NUM_THREADS",
     "PYTORCH_NVML_BASED_CUDA_CHECK",
 )
+
+
+# letters of a temporary folder: the address of a socket in it may have 107
+ROOM = 60
+
+
+def make_room_for_sockets() -> None:
+    """Keep the temporary files of this process, and of those it starts, where the addresses of
+    sockets fit, if TMPDIR is too long for them.
+
+    Kernels, pools of processes and the workers that load batches speak through sockets there.
+    """
+    if len(os.fsencode(tempfile.gettempdir())) > ROOM and os.path.isdir("/tmp"):
+        os.environ["TMPDIR"] = tempfile.tempdir = "/tmp"
 
 
 def of_a_run() -> dict[str, str]:

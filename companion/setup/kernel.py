@@ -51,9 +51,8 @@ def offered(command: Sequence[str]) -> Iterator[Path]:
     """Yield a folder with a kernel that a command starts; it is removed with all that kernels leave
     there.
     """
-    # the address of a socket in it may have 107 letters
-    short = "/tmp" if len(tempfile.gettempdir()) > 60 and os.path.isdir("/tmp") else None
-    with tempfile.TemporaryDirectory(prefix="saobp-", dir=short) as folder:
+    environment.make_room_for_sockets()
+    with tempfile.TemporaryDirectory(prefix="saobp-") as folder:
         specification = {
             "argv": [*command, "-f", "{connection_file}"],
             "display_name": "Python 3",

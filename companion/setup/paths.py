@@ -73,6 +73,18 @@ def figures() -> Path:
     return root() / "figures"
 
 
+def check_letters(name: str | Path) -> None:
+    """Raise ValueError for a name that is no UTF-8, in Latin-1 say: no notebook and no record could
+    hold it.
+    """
+    try:
+        str(name).encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{name}: is no UTF-8, in which notebooks and records are written; rename it"
+        ) from None
+
+
 def own_folder(folder: Path) -> Path:
     """Make a folder, with those above it, where it is not there yet; PermissionError if it is not
     ours to write.
@@ -116,7 +128,8 @@ def _mask() -> int:
 def write_text(path: Path, text: str) -> Path:
     """Write a text file whole or not at all: to a temporary neighbour, then renamed."""
     with new_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        # of a name in another encoding the bytes are written out
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
     return path
 
 

@@ -22,7 +22,7 @@ from companion import records
 from companion.data.masking import SeededMasking
 from companion.evaluation import heldout
 from companion.records import schema
-from companion.setup import paths
+from companion.setup import environment, paths
 from companion.setup.recipes import Finetuning, Pretraining
 from companion.training import checkpoints, precision, watch
 
@@ -95,7 +95,10 @@ def loaders() -> int:
     """Return how many processes make batches beside a training run: none on a CPU, whose cores they
     would take.
     """
-    return 0 if precision.place().type == "cpu" else LOADERS
+    if precision.place().type == "cpu":
+        return 0
+    environment.make_room_for_sockets()
+    return LOADERS
 
 
 def arguments_of(

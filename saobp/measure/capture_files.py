@@ -47,9 +47,12 @@ def checked_path(path: Any) -> Path:
     """
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"path: must be a text or a path; got {quoted(path)}")
-    path = Path(path).expanduser()
+    path = Path(os.path.expanduser(path))
     try:
+        str(path).encode()
         os.lstat(path.with_name(f"{path.name}.parts"))
+    except UnicodeEncodeError:
+        raise ValueError(f"path: {quoted(str(path))} is no UTF-8; take another name") from None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise ValueError(

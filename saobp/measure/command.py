@@ -24,14 +24,16 @@ def main(arguments: list[str] | None = None) -> int:
     """
     warnings.filterwarnings("ignore", category=FutureWarning)
     # runs start in another folder
-    if (given := os.environ.get("SAOBP_DATA")) and Path(given).expanduser().is_dir():
-        os.environ["SAOBP_DATA"] = str(Path(given).expanduser().resolve())
+    data = Path(os.path.expanduser(os.environ.get("SAOBP_DATA", "")))
+    if os.environ.get("SAOBP_DATA") and data.is_dir():
+        os.environ["SAOBP_DATA"] = str(data.resolve())
     for stream in (sys.stdout, sys.stderr):
         # no stream of text, or a file that a fork has written to
         with contextlib.suppress(AttributeError, OSError):
             # "−" or "λ" on a terminal that has neither
             stream.reconfigure(errors="replace")
     try:
+        check_home()
         return saobp.main(arguments, "saobp", standalone_mode=False) or 0
     # Ctrl-C
     except click.Abort:
@@ -59,6 +61,14 @@ def main(arguments: list[str] | None = None) -> int:
         said = f"{name}: {error.strerror}" if name else str(error)
     print(f"saobp: {visible(said)}", file=sys.stderr)
     return code
+
+
+def check_home() -> None:
+    """Raise ValueError if this user has no home, where libraries that are imported look for their
+    settings.
+    """
+    if os.path.expanduser("~") == "~":
+        raise ValueError("HOME: is not set, and this user has no home; set it to a folder of yours")
 
 
 def visible(text: str) -> str:

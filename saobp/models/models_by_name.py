@@ -7,6 +7,7 @@ repository is run.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ def _place(name: str) -> tuple[str, Path | str]:
     """Return what a model is called and where it is: a folder, a .gguf file, or a repository that
     the hub has.
     """
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     if path.is_file() or path.suffix == ".gguf":
         if not path.is_file():
             raise ValueError(f"{name}: no such file")

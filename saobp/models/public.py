@@ -111,7 +111,7 @@ def mirrored(repository: str) -> Path | None:
     without either.
     """
     choice = os.environ.get("SAOBP_DATA", "")
-    folder = Path(choice).expanduser() / repository
+    folder = Path(os.path.expanduser(choice)) / repository
     return folder if choice not in ("", "hub", "synthetic") and folder.is_dir() else None
 
 

@@ -205,6 +205,9 @@ def test_the_setting_overrides_the_studies_choice_and_a_missing_folder_is_one_li
 ):
     monkeypatch.chdir(folder)
     refused("nowhere: no such data folder; set SAOBP_DATA", resolve, str(folder / "nowhere"))
+    (folder / "caf\udce9").mkdir()
+    with pytest.raises(ValueError, match="is no UTF-8, in which notebooks and records"):
+        resolve(str(folder / "caf\udce9"))
     monkeypatch.setenv("SAOBP_DATA", str(folder))
     assert resolve("hub") == FolderSource(folder)
     monkeypatch.setenv("SAOBP_DATA", "hub")

@@ -323,6 +323,14 @@ def refused(arguments, said, tmp_path, capsys, out=None):
     assert told.out == "" and sorted(tmp_path.iterdir()) == there
 
 
+def test_an_inspection_into_a_folder_whose_name_is_no_utf_8_is_written(folders, texts, tmp_path):
+    texts, out = texts.rename(tmp_path / "caf\udce9.txt"), tmp_path / "out\udce9"
+    words = ["--text", str(texts), "--samples", "2", "--out", str(out)]
+    assert main(["inspect", str(folders["gpt2"]), *words]) == 0
+    assert {"index.html", "attention.json"} <= {file.name for file in out.iterdir()}
+    assert r"caf\udce9" in (out / "index.html").read_text()
+
+
 def test_a_model_that_is_no_transformer_is_refused(folders, tmp_path, capsys):
     config = hf.ResNetConfig(embedding_size=8, hidden_sizes=[8], depths=[1], layer_type="basic")
     hf.ResNetModel(config).save_pretrained(tmp_path / "resnet")

@@ -130,6 +130,17 @@ def test_a_record_that_could_not_be_written_is_refused_before_anything_runs(
     assert "is the notebook" in refused(capsys, path, tmp_path / "same.json")
 
 
+@pytest.mark.parametrize(
+    "words", [["caf\udce9.ipynb"], ["out.ipynb", "-p", "record", "\udce9.json"]]
+)
+def test_a_name_that_no_notebook_can_hold_is_refused_before_anything_runs(tmp_path, capsys, words):
+    path = notebook(tmp_path, "raise SystemExit")
+    (output, *more) = words
+    said = refused(capsys, path, tmp_path / output, *more)
+    assert r"\udce9" in said and "is no UTF-8, in which notebooks and records are" in said
+    assert {file.name for file in tmp_path.iterdir()} == {path.name}
+
+
 @pytest.mark.parametrize("name", ["mine.ipynb", "./folder/../mine.ipynb", "link.ipynb"])
 def test_a_notebook_is_never_its_own_output(tmp_path, capsys, name):
     path, before = notebook(tmp_path, WRITES, stem="mine"), (tmp_path / "mine.ipynb").read_bytes()

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from companion.publication import cli
 from companion.setup import environment, paths
 
 PACKAGE = str(paths.root())
@@ -93,3 +94,51 @@ def test_a_process_whose_assertions_are_off_tells_it():
         command, text=True, env=environment.of_a_run() | {"PYTHONPATH": PACKAGE}
     )
     assert "'python -O': '1'" in told
+
+
+def test_a_user_without_a_home_is_told_in_one_line_and_one_that_there_is_not_is_no_folder(
+    monkeypatch, capsys
+):
+    assert cli.main(["inspect", "~nobody-of-this-name/model"]) == 2
+    assert capsys.readouterr().err.startswith("saobp: ~nobody-of-this-name/model: ")
+    monkeypatch.delenv("HOME")
+    # a number without a name, as in a container
+    monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])
+    assert cli.main(["figures"]) == 2
+    said = "saobp: HOME: is not set, and this user has no home; set it to a folder of yours\n"
+    assert capsys.readouterr().err == said
+
+
+TRIES = {
+    "a pool of processes": """
+from concurrent.futures import ProcessPoolExecutor
+from companion.cost import timing
+print(timing.fresh(1, len, "four"))
+""",
+    "a kernel": """
+import socket
+from companion.setup import kernel
+with kernel.offered(["true"]) as folder, socket.socket(socket.AF_UNIX) as listener:
+    listener.bind(str(folder / "socket"))
+print([4])
+""",
+    "workers that load batches": """
+import torch
+from companion.setup import environment
+from companion.training import precision, trainer
+precision.place = lambda: torch.device("cuda")
+loader = torch.utils.data.DataLoader([torch.ones(4)], num_workers=trainer.loaders())
+print([len(batch[0]) for batch in loader])
+""",
+}
+
+
+@pytest.mark.parametrize("name", TRIES)
+def test_a_long_temporary_folder_leaves_room_for_the_addresses_of_sockets(tmp_path, name):
+    folder = tmp_path / "t" / ("x" * (106 - len(str(tmp_path / "t")) - 1))
+    folder.mkdir(parents=True)
+    assert len(str(folder)) == 106
+    given = environment.of_a_run() | {"PYTHONPATH": PACKAGE, "TMPDIR": str(folder)}
+    command = [sys.executable, "-P", "-c", TRIES[name]]
+    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout.strip() == "[4]", done.stderr

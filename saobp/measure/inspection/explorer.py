@@ -220,7 +220,8 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as temporary:
         for file, text in texts.items():
-            (Path(temporary) / file).write_text(text, encoding="utf-8")
+            # of a name in another encoding the bytes are written out
+            (Path(temporary) / file).write_text(text, encoding="utf-8", errors="backslashreplace")
         for file in texts:
             os.replace(Path(temporary) / file, folder / file)
     return [folder / file for file in texts]
