@@ -257,8 +257,11 @@ class RefinedLayer(DynamicLayer):
             del self.marks[position]
 
     def remember(self, rows: Rows) -> None:
-        """Keep the rows from the oldest mark on, which a crop may have to say again."""
-        rows = rows.changed(torch.detach)
+        """Keep the rows from the oldest mark on, which a crop may have to say again.
+
+        With gradients they keep their graph, as the keys beside them do: later rows receive what
+        they say.
+        """
         self.read += rows.query.shape[-2]
         if self.rows is not None:
             rows = self.rows.followed_by(rows)
