@@ -109,6 +109,7 @@ def test_numbers_that_mean_nothing_are_refused(options, words):
 
 def test_a_model_that_cannot_be_measured_is_refused_before_the_first_step():
     model = saobp.apply(families.build("bert"), "elemmul")
+    before = dict(model._forward_pre_hooks)
     with pytest.raises(ValueError, match="needs the L x L matrix"):
         AttentionCallback(None).on_train_begin(None, None, None, model)
-    assert not model._forward_pre_hooks
+    assert dict(model._forward_pre_hooks) == before
