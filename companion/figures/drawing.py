@@ -17,6 +17,7 @@ from companion.figures.beyond_the_paper import (
     gains,
     hops,
     inserted,
+    learning_rates,
     strengths,
 )
 from companion.records.schema import Record
@@ -113,6 +114,9 @@ FIGURES: dict[Number, Drawing] = {
     "decoders": Drawing(decoders.data, decoders.plot, decoders.numbers, ("decoder",), "leak"),
     "hops": Drawing(hops.ends, hops.plot_ends, hops.end_numbers, ("beyond",), "multihop"),
     "learning": Drawing(hops.curves, hops.plot_curves, hops.curve_numbers, ("beyond",), "multihop"),
+    "rates": Drawing(
+        learning_rates.data, learning_rates.plot, learning_rates.numbers, ("learning",)
+    ),
     "strength": Drawing(
         lambda found: strengths.of(found[0]["metrics"]["strengths"]),
         strengths.plot,
