@@ -27,11 +27,15 @@ def literal(
     *,
     factor: str = "high",
     exclude_self: bool = True,
+    **options: Any,
 ) -> nn.Module:
-    """Make a plain model attend by Eq. 9-11 in the modules named, by a plain softmax elsewhere."""
+    """Make a plain model attend by Eq. 9-11 in the modules named, by a plain softmax elsewhere.
+
+    `options` are those of `refined`.
+    """
     model.set_attn_implementation(NAME)
     for name in refined:
-        model.get_submodule(name).literal = (factor, strength, exclude_self)
+        model.get_submodule(name).literal = (factor, strength, exclude_self, options)
     return model
 
 
@@ -55,7 +59,10 @@ def attend(
     # a row that may look at nothing: nobody's business
     attention = attention.nan_to_num(0.0)
     if hasattr(module, "literal"):
-        attention = refined(attention, shown, *module.literal)
+        *settings, options = *module.literal, {}
+        if isinstance(settings[-1], dict):
+            options = settings.pop()
+        attention = refined(attention, shown, *settings, **options)
     values = value.repeat_interleave(query.shape[1] // value.shape[1], 1)
     output = (attention @ values).transpose(1, 2).contiguous()
     return output.to(next_dtype(module, output)), attention
@@ -95,33 +102,65 @@ def shown_pairs(
 
 
 def refined(
-    attention: Tensor, shown: Tensor, factor: str, strength: float | Tensor, exclude_self: bool
+    attention: Tensor,
+    shown: Tensor,
+    factor: str,
+    strength: float | Tensor,
+    exclude_self: bool,
+    *,
+    spare: str | float | None = None,
+    rounds: int = 1,
+    damping: float = 0.0,
 ) -> Tensor:
     """Return the beliefs of Eq. 11: phi_j(k) times the product over rows i of the messages of Eq. 9.
 
     Row j receives messages from the rows that it may look at, or from all where looking is mutual.
-    A row that may not look at itself is padding: it sends nothing and stays as it is.
+    A row that may not look at itself is padding: it sends nothing and stays as it is. "elemmul" is
+    Eq. 15.
     """
     length = attention.shape[-1]
     real = shown.diagonal(dim1=-2, dim2=-1)
     shown = shown & real[..., None]
+    prior = torch.where(shown, attention, 0.0)
+    if factor == "elemmul":
+        product = torch.where(shown, prior @ prior.mT, 0.0)
+        product = product / product.sum(-1, keepdim=True).clamp(min=1e-300)
+        return torch.where(real[..., None], product, attention)
     mutual = (shown == shown.mT).all(-1, keepdim=True).all(-2, keepdim=True)
     sends = (shown | mutual) & real[..., None, :] & real[..., None]
     strength = torch.as_tensor(strength, dtype=torch.float64)
     strength = strength.reshape(-1, 1, 1) if strength.ndim else strength
     potential = (strength if factor == "high" else -strength).exp()
-    # Eq. 9; a message of exp(strength) to every label is no message
-    messages = (attention + potential * (1 - attention)) / potential
-    beliefs = []
-    for j in range(length):
-        senders = sends[..., j, :, None]
-        if exclude_self:
-            senders = senders & (torch.arange(length) != j)[:, None]
-        product = torch.where(senders, messages, 1.0).prod(-2)
-        beliefs.append(attention[..., j, :] * product)
-    beliefs = torch.stack(beliefs, -2)
-    beliefs = beliefs / beliefs.sum(-1, keepdim=True)
+    silent = spared(prior, shown, real, spare)[..., None, :]
+    beliefs = prior
+    for _ in range(rounds):
+        # Eq. 9; a message of exp(strength) to every label is no message
+        messages = (beliefs + potential * (1 - beliefs)) / potential
+        messages = torch.where(silent, 1.0, messages)
+        rows = []
+        for j in range(length):
+            senders = sends[..., j, :, None]
+            if exclude_self:
+                senders = senders & (torch.arange(length) != j)[:, None]
+            product = torch.where(senders, messages, 1.0).prod(-2)
+            rows.append(prior[..., j, :] * product)
+        updated = torch.stack(rows, -2)
+        updated = updated / updated.sum(-1, keepdim=True).clamp(min=1e-300)
+        beliefs = (1 - damping) * updated + damping * beliefs
     return torch.where(real[..., None], beliefs, attention)
+
+
+def spared(prior: Tensor, shown: Tensor, real: Tensor, spare: str | float | None) -> Tensor:
+    """Return the keys that get no bias, (batch, head, key): those at an edge of their sequence, or
+    with more than a share of what the rows that see them attend to.
+    """
+    if spare is None:
+        return torch.zeros_like(real)
+    if isinstance(spare, float):
+        return prior.detach().sum(-2) > spare * shown.sum(-2)
+    first = real & (real.cumsum(-1) == 1)
+    last = real & (real.flip(-1).cumsum(-1).flip(-1) == 1)
+    return first | last if spare == "edges" else first
 
 
 def whole_mask(*args: Any, **kwargs: Any) -> Tensor:
