@@ -29,7 +29,7 @@ from companion.setup import paths
 from companion.setup.sizes_and_strengths import SIZES, WITHOUT_STRENGTH
 from companion.statistics.intervals import TAILS
 from companion.statistics.paired import RESAMPLES
-from companion.training import precision
+from companion.training import devices
 from companion.training.departures import differs
 from companion.training.trainer import quiet
 from saobp.measure.gtd_and_entropy import attention_entropy, column_mass_maximum, gtd, sparsity
@@ -232,7 +232,7 @@ def opened() -> Opened:
             f"{WEIGHTS}: not there; CONTRIBUTING.md, 'A model', has the command that brings it"
         )
     decoder = open_model(str(found[0]))
-    decoder.model.to(precision.place())
+    decoder.model.to(devices.place())
     return decoder
 
 

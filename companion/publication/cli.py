@@ -86,12 +86,6 @@ def run(
     metavar="MODEL/ALGORITHM/SEED",
     help="a row of the tables alone: mini/high/42",
 )
-@click.option(
-    "--minutes", type=POSITIVE, metavar="N", help="for each row: steps and items are fitted to them"
-)
-@click.option(
-    "--tokens", type=Path, metavar="FILE", help="text that `saobp tokens` wrote, for rows"
-)
 def reproduce(**asked: Any) -> None:
     """Run every notebook under a study, or the records of some rows of its tables."""
     from companion.publication import workflow

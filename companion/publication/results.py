@@ -2,7 +2,6 @@
 paper.
 """
 
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ from companion import figures, records, tables
 from companion.results import claims
 from companion.setup import paths
 from companion.setup.studies import EXAM, EXERCISE, FRESH_EXAM, PUBLIC_ENCODER, SAY_MOST, load_study
-from companion.statistics.trajectories import STARTED
 
 # their records hold nothing that the others do not
 SUMMARIES = ("10-tables", "11-figures")
@@ -58,7 +56,7 @@ def publish(study_name: str) -> None:
             f"{folder}: no records there; run `make reproduce STUDY={name}` first"
         )
     runs = {path: records.read(path) for path in found}
-    refuse_unlearned(name, runs)
+    refuse_without_pretraining(name, runs)
     tracked = paths.results(name)
     with paths.new_folder(tracked, records.names(tracked)) as target:
         for path, record in runs.items():
@@ -74,31 +72,15 @@ def publish(study_name: str) -> None:
         )
 
 
-def refuse_unlearned(study: str, runs: dict[Path, dict[str, Any]]) -> None:
-    """Raise ValueError for a row within minutes that has not started to learn, and for one whose
-    start is not there.
-    """
-    trained = {
-        _row(record): (path, record)
-        for path, record in runs.items()
-        if record["stage"] == "pretrain"
-    }
+def refuse_without_pretraining(study: str, runs: dict[Path, dict[str, Any]]) -> None:
+    """Raise ValueError for a row of the paper's study whose record of pretraining is not there."""
+    if study != PAPER_STUDY:
+        return
+    trained = {_row(record) for record in runs.values() if record["stage"] == "pretrain"}
     for path, record in runs.items():
-        if (
-            study == PAPER_STUDY
-            and record["stage"] in ("finetune", "attention")
-            and _row(record) not in trained
-        ):
+        if record["stage"] in ("finetune", "attention") and _row(record) not in trained:
             raise ValueError(
                 f"{path}: there is no record of its pretraining beside it; run that row again"
-            )
-    for path, record in trained.values():
-        within = any(entry["matter"] == "minutes for a row" for entry in record["departures"])
-        curve = record["metrics"].get("curve")
-        if within and curve and not (loss := curve[-1]["loss"] or inf) < STARTED:
-            raise ValueError(
-                f"{path}: its held-out loss is {loss:.1f} nats, so the row has learned nothing; "
-                "give it more minutes, or remove all of its records"
             )
 
 

@@ -112,28 +112,17 @@ def reproduce(
     processes: int,
     *,
     rows: Sequence[str],
-    minutes: int | None,
-    tokens: Path | None,
     dry_run: bool,
 ) -> None:
     """Run every notebook under a study and write its report; on a cluster each run is a job.
 
-    `rows` ("mini/high/42"): their records alone, without a report; within `minutes` each, on the
-    text of a file of `tokens`. Raises StudyError or DataError before anything runs, WorkflowFailed
-    when a run fails.
+    `rows` ("mini/high/42"): their records alone, without a report. Raises StudyError or DataError
+    before anything runs, WorkflowFailed when a run fails.
     """
     path, study = find(study_name).resolve(), load_study(study_name)
     folder = paths.build(study.name)
-    # that was fitted to minutes
-    copy = folder / f"{study.name}.yaml"
-    if dry_run and (minutes or tokens) and copy.is_file():
-        path, study = copy, load_study(copy)
     wanted = of_rows(study, rows)
     where = ["--workflow-profile", str(cluster_profile(cluster)) if cluster else "none"]
-    if (minutes or tokens) and not rows:
-        raise ValueError(
-            "--minutes and --tokens are for rows of the tables; name them: --rows mini/high/42"
-        )
     if dry_run:
         folder.mkdir(parents=True, exist_ok=True)
         if _snakemake(folder, path, wanted, "--cores", "1", "--summary", *where):
@@ -145,18 +134,6 @@ def reproduce(
     show(f"==> study {study.name}: {path}\n==> data: {source.name}\n==> build: {folder}")
     kernels = contextlib.nullcontext(({}, [])) if cluster else forked_runs.serving()
     with claimed(folder) as hold, kernels as (served, lifeline):
-        if minutes or tokens:
-            # with torch and all that trains
-            from companion.publication import fitted_studies
-
-            models = [row.partition("/")[0] for row in rows]
-            done = [folder / name for name in wanted if (folder / name).is_file()]
-            if done and not (folder / f"{study.name}.yaml").is_file():
-                raise StudyError(
-                    f"{done[0]}: is the study's own: leave out --minutes and --tokens, or remove it"
-                )
-            path, study = fitted_studies.own_copy(study, minutes, tokens, models, cores)
-            wanted = of_rows(study, rows)
         options = ["--cores", str(cores), "--rerun-incomplete", "--keep-going", *where]
         how = {"pass_fds": [hold, *lifeline], "env": environment.of_a_run() | served}
         code = _snakemake(folder, path, wanted, *options, processes=processes, **how)

@@ -79,7 +79,7 @@ class Check(Flow):
 
 
 class Choice(TypedDict):
-    """Why a model trained in its precision: `training.precision.Precision`."""
+    """Why a model trained in its precision: "recipe", or in early records the seconds of both."""
 
     reason: str
     seconds: dict[str, float]

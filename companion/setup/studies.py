@@ -74,8 +74,6 @@ class Study(typed_by_hand.Strict):
     strengths: dict[Model, Annotated[float, Ge(0)]] = {}
     # a file of `saobp tokens`, which encoders read in place of the corpus
     tokens: str | None = None
-    # for a row of the tables: what schedules and limits were fitted to
-    minutes: Positive | None = None
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

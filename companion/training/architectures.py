@@ -22,7 +22,7 @@ from companion.setup.sizes_and_strengths import (  # noqa: F401
     Size,
     strength_used,
 )
-from companion.training import precision, regularizers
+from companion.training import devices, regularizers
 
 
 class SparseBertForMaskedLM(BertForMaskedLM):
@@ -56,7 +56,7 @@ class SparseBertForMaskedLM(BertForMaskedLM):
             return MaskedLMOutput(loss=loss, logits=logits, attentions=outputs.attentions)
         real = None if attention_mask is None else attention_mask.bool()
         # the Trainer multiplies a loss that it gave a count of labels by the number of processes
-        shares = 1 if num_items_in_batch is None else precision.processes().num_processes
+        shares = 1 if num_items_in_batch is None else devices.processes().num_processes
         with torch.autocast(loss.device.type, enabled=False):
             return MaskedLMOutput(
                 loss=loss + penalty(outputs.attentions, real) / shares, logits=logits

@@ -15,7 +15,7 @@ from companion.data.sources import Source
 from companion.setup import labels, paths, recipes
 from companion.setup.sizes_and_strengths import strength_used
 from companion.setup.studies import Study, load_study
-from companion.training import precision, regularizers
+from companion.training import devices, regularizers
 
 # whole checkpoints of a run: should the newest be damaged, there is the one before
 KEPT = 2
@@ -170,7 +170,7 @@ class SealCheckpoints(TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         # until each has written its part
-        precision.processes().wait_for_everyone()
+        devices.processes().wait_for_everyone()
         if state.is_world_process_zero:
             folder = Path(args.output_dir)
             paths.seal(folder / f"checkpoint-{state.global_step}")

@@ -58,7 +58,7 @@ def departures(
         *_method(study, model, algorithm),
         *_trained(study, model, recipe, [seed]),
     ]
-    return _unlike([*rows, ("minutes for a row", study.minutes)])
+    return _unlike(rows)
 
 
 def decoder(study: Study, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:

@@ -6,7 +6,6 @@ import copy
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from math import ceil, inf
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ from companion.setup import paths
 from companion.setup.recipes import Finetuning
 from companion.statistics.trajectories import FOLLOWED
 from companion.training import checkpoints
-from companion.training.precision import choose
 from companion.training.trainer import arguments_of, quiet
 from companion.training.watch import FollowHeldOut, Progress, StopAtNaN
 
@@ -142,10 +140,7 @@ def finetune(
         for rows in (task.train, task.development, task.evaluation)
     )
     model, collate = with_head(task, checkpoint, recipe, seed), collator(spec, tokenizer)
-    chosen = choose(recipe.precision, model, collate([*train.take(min(recipe.batch, len(train)))]))
-    trainer = trainer_of(
-        model, task, train, tokenizer, recipe.changed(precision=chosen.name), seed, folder
-    )
+    trainer = trainer_of(model, task, train, tokenizer, recipe, seed, folder)
     shown = collate([*reported.take(min(SHOWN, len(reported)))])
 
     def measure(model: nn.Module) -> dict[str, Any]:
@@ -167,7 +162,8 @@ def finetune(
         found = scored(trainer, task, "evaluation", reported)
     except Failed as failure:
         return {"failed": failure.failure()}
-    return {"epoch": keep.epoch, "curve": followed(trainer), "precision": asdict(chosen), **found}
+    precision = {"name": recipe.precision, "reason": "recipe", "seconds": {}}
+    return {"epoch": keep.epoch, "curve": followed(trainer), "precision": precision, **found}
 
 
 def followed(trainer: Trainer) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from companion.evaluation import heldout
 from companion.records import schema
 from companion.setup import environment, paths
 from companion.setup.recipes import Finetuning, Pretraining
-from companion.training import checkpoints, precision, watch
+from companion.training import checkpoints, devices, watch
 
 # BERT's successors' AdamW
 ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.98, "adam_epsilon": 1e-6, "max_grad_norm": 1.0}
@@ -65,7 +65,7 @@ def arguments(
     A logged loss is a mean over at most 50 steps; a checkpoint ends one, so that a continued run
     logs the same.
     """
-    shared, most = precision.processes().num_processes, min(50, max(1, recipe.steps // 20))
+    shared, most = devices.processes().num_processes, min(50, max(1, recipe.steps // 20))
     if recipe.batch % shared:
         raise ValueError(
             f"batch: {recipe.batch} sequences a step cannot be shared by {shared} processes"
@@ -95,7 +95,7 @@ def loaders() -> int:
     """Return how many processes make batches beside a training run: none on a CPU, whose cores they
     would take.
     """
-    if precision.place().type == "cpu":
+    if devices.place().type == "cpu":
         return 0
     environment.make_room_for_sockets()
     return LOADERS
@@ -104,15 +104,19 @@ def loaders() -> int:
 def arguments_of(
     recipe: Pretraining | Finetuning, folder: Path, seed: int, **own: Any
 ) -> TrainingArguments:
-    """Return the Trainer's arguments that every training has, and those of its `own`."""
+    """Return the Trainer's arguments that every training has, and those of its `own`.
+
+    Raises ValueError for the precision "auto", which only early records have.
+    """
+    if recipe.precision == "auto":
+        raise ValueError("precision: 'auto' stands only in early records: name bf16 or fp32")
     made = TrainingArguments(
         output_dir=str(folder),
         learning_rate=recipe.learning_rate,
         weight_decay=recipe.weight_decay,
-        # "auto" is resolved before
         bf16=recipe.precision == "bf16",
         # which takes bfloat16 only when it is told so
-        use_cpu=precision.place().type == "cpu",
+        use_cpu=devices.place().type == "cpu",
         seed=seed,
         logging_nan_inf_filter=False,
         dataloader_pin_memory=torch.cuda.is_available(),
@@ -152,16 +156,13 @@ def pretrain(
     """
     quiet()
     callbacks += (collator,) if isinstance(collator, SeededMasking) else ()
-    sample = collator([blocks[index] for index in range(min(recipe.batch, len(blocks)))])
-    chosen = precision.choose(recipe.precision, model, sample)
-    recipe = recipe.changed(precision=chosen.name)
     observers = [
         watch.FollowHeldOut(
             measure, schedule or evaluation_steps(recipe.steps, recipe.evaluations)
         ),
         watch.StopAtNaN(folder),
         checkpoints.SealCheckpoints(),
-        watch.NoteSitting(chosen),
+        watch.NoteSitting(),
         watch.Progress(folder.name),
         *callbacks,
     ]
@@ -236,7 +237,7 @@ def alone(folder: Path) -> Iterator[None]:
     """
     # the system's: it ends with the process, however that dies
     lock = FileLock(paths.own_folder(folder) / ".lock")
-    with lock if precision.processes().is_main_process else contextlib.nullcontext():
+    with lock if devices.processes().is_main_process else contextlib.nullcontext():
         # none looks for a checkpoint before the lock is there
-        precision.processes().wait_for_everyone()
+        devices.processes().wait_for_everyone()
         yield

@@ -20,7 +20,6 @@ from companion import records
 from companion.evaluation.heldout import measuring
 from companion.records.schema import Failed
 from companion.training import checkpoints
-from companion.training.precision import Precision
 
 # how the system, safetensors and torch's zip writer say that a disk or a quota is full
 WRITE_ERRORS = (
@@ -61,18 +60,12 @@ class FollowHeldOut(TrainerCallback):
 
 
 class NoteSitting(TrainerCallback):
-    """Notes in the log which code trains from here on, on which processor, in what precision and
-    why in that.
-    """
-
-    def __init__(self, chosen: Precision):
-        self.chosen = chosen
+    """Notes in the log which code trains from here on, on which processor, in what precision."""
 
     def on_train_begin(self, args, state, control, **kwargs):
         sitting = {
             "commit": records.commit(),
             "device": records.device("bf16" if args.bf16 else "fp32"),
-            "chosen": {"reason": self.chosen.reason, "seconds": self.chosen.seconds},
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         state.log_history.append({"step": state.global_step, "sitting": sitting})

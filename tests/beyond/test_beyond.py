@@ -129,7 +129,7 @@ def test_a_record_has_the_precision_that_was_chosen_for_its_runs_and_says_how_th
 ):
     runs = [exam(2, "high", 0) | {"device": {"name": "a CPU", "threads": 1, "precision": "bf16"}}]
     monkeypatch.setattr(multihop, "study", lambda exam, folder: runs)
-    asked = STORIES.changed(pretrain=STORIES.pretrain.changed(precision="auto"))
+    asked = STORIES.changed(pretrain=STORIES.pretrain.changed(precision="bf16"))
     saved = multihop.record(asked, tmp_path / "record.json", tmp_path)
     assert saved["device"]["precision"] == "bf16"
     found = {entry["matter"]: entry["ours"] for entry in saved["departures"]}

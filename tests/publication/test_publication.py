@@ -74,9 +74,8 @@ def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_lik
         (["inspect", "minilm", "0.1"], "unexpected"),
         *(
             (["reproduce", f"--{name}=0"], f"'--{name}': 0 is not in the range x>=1")
-            for name in ("cores", "processes", "minutes")
+            for name in ("cores", "processes")
         ),
-        (["reproduce", "--minutes", "9"], "name them: --rows mini/high/42"),
         *(
             (
                 ["reproduce", "--study", "paper", "--rows", text],
@@ -186,31 +185,20 @@ def test_a_manifest_that_is_none_lists_nothing(tmp_path, text):
     assert figures.listed(tmp_path) == {}
 
 
-@pytest.mark.parametrize(
-    ("loss", "minutes", "published"),
-    [(4.9, 9, True), (10.2, 9, False), (None, 9, False), (10.2, None, True)],
-)
-def test_a_row_within_minutes_that_has_learned_nothing_is_not_published(
-    loss, minutes, published, tmp_path, monkeypatch, capsys
+def test_a_row_without_the_record_of_its_pretraining_is_not_published(
+    tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(paths, "build", lambda name: tmp_path)
     monkeypatch.setattr(paths, "results", lambda name: tmp_path / "tracked")
     monkeypatch.setattr(results, "rebuild", lambda: None)
-    row = pretrain("mini")
-    row["metrics"]["curve"] = [{**row["metrics"]["curve"][-1], "loss": loss}]
-    row["departures"] = (
-        [{"matter": "minutes for a row", "ours": minutes, "paper": None}] if minutes else []
-    )
-    file = paths.write_text(tmp_path / "records" / "04-pretrain-mini-high-42.json", json.dumps(row))
-    assert cli.main(["publish", "--study", "paper"]) == (0 if published else 2)
-    assert (tmp_path / "tracked").exists() == published
-    if not published:
-        assert f"{file}: " in (said := capsys.readouterr().err) and f"{loss or 'inf'} nats" in said
-    tuned = paths.write_text(
-        tmp_path / "records" / "06-attention-mini-high-42-race.json", json.dumps(attention())
-    )
-    file.unlink()
-    assert cli.main(["publish", "--study", "paper"]) == 2 and str(tuned) in capsys.readouterr().err
+    begun = tmp_path / "records" / "04-pretrain-mini-high-42.json"
+    paths.write_text(begun, json.dumps(pretrain("mini")))
+    assert cli.main(["publish", "--study", "paper"]) == 0
+    tuned = tmp_path / "records" / "06-attention-mini-high-42-race.json"
+    paths.write_text(tuned, json.dumps(attention()))
+    begun.unlink()
+    assert cli.main(["publish", "--study", "paper"]) == 2
+    assert str(tuned) in capsys.readouterr().err
 
 
 def test_a_relative_data_folder_is_one_from_here_wherever_a_run_starts(monkeypatch, tmp_path):

@@ -33,7 +33,7 @@ def test_the_paper_study_departs_in_nothing_but_what_the_paper_leaves_open(size)
     found = told(departures.departures(load_study("paper"), size, WHOLE, "high", 42))
     assert found == {
         "weights of the texts": ("0.012 : 0.107 : 0.881", None),
-        "precision": ("auto", None),
+        "precision": ("fp32", None),
         "sequences per batch": (256, None),
     }
     study = load_study("paper")

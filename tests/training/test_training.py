@@ -20,7 +20,7 @@ from companion.evaluation import heldout
 from companion.evaluation.heldout import HeldOut
 from companion.setup.sizes_and_strengths import body_parameters
 from companion.statistics import over_samples
-from companion.training import architectures, checkpoints, precision, trainer
+from companion.training import architectures, checkpoints, devices, trainer
 from companion.training.trainer import evaluation_steps
 from companion.training.watch import TrainingFailed
 
@@ -205,7 +205,7 @@ def test_a_process_takes_one_device_however_many_there_are_and_its_whole_share_o
     assert made.train_batch_size == RECIPE.batch and made.n_gpu <= 1
     monkeypatch.setattr(type(made), "n_gpu", property(lambda self: 1 if self._n_gpu == 1 else 2))
     assert trainer.arguments(RECIPE, tmp_path, 1).train_batch_size == RECIPE.batch
-    monkeypatch.setattr(precision, "processes", lambda: SimpleNamespace(num_processes=3))
+    monkeypatch.setattr(devices, "processes", lambda: SimpleNamespace(num_processes=3))
     with pytest.raises(
         ValueError, match="batch: 4 sequences a step cannot be shared by 3 processes"
     ):
@@ -217,6 +217,8 @@ def test_the_precision_is_the_recipes_whatever_the_environment_says(tmp_path, mo
     assert trainer.arguments(RECIPE, tmp_path, 1).mixed_precision == "no"
     halved = RECIPE.changed(precision="bf16")
     assert trainer.arguments(halved, tmp_path, 1).mixed_precision == "bf16"
+    with pytest.raises(ValueError, match="'auto' stands only in early records: name bf16 or fp32"):
+        trainer.arguments(RECIPE.changed(precision="auto"), tmp_path, 1)
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_starts_again_and_clears_away_checkpoints_alone(
