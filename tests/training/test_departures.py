@@ -115,9 +115,11 @@ def test_tracked_records_say_what_the_code_says_and_no_training_departs_in_nothi
         found = record["departures"]
         # whose recipe said less
         if record["stage"] in AGAIN and (study, record["stage"]) != ("narrow", "decoder"):
-            made = again(record)
+            # early records chose the precision on the machine
+            made = [one for one in again(record) if one["matter"] != "precision"]
             assert all(one in found for one in made)
-            assert {one["matter"] for one in found if one not in made} <= BY_HAND
+            others = {one["matter"] for one in found if one not in made}
+            assert others <= BY_HAND | {"precision"}
         assert not [one for one in found if one["matter"].endswith(" split") and one["paper"]], (
             "the paper names none"
         )
