@@ -125,8 +125,8 @@ print([4])
     "workers that load batches": """
 import torch
 from companion.setup import environment
-from companion.training import precision, trainer
-precision.place = lambda: torch.device("cuda")
+from companion.training import devices, trainer
+devices.place = lambda: torch.device("cuda")
 loader = torch.utils.data.DataLoader([torch.ones(4)], num_workers=trainer.loaders())
 print([len(batch[0]) for batch in loader])
 """,
