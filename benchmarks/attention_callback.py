@@ -27,7 +27,7 @@ SIZE = {
     "intermediate_size": 1024,
     "vocab_size": 4096,
 }
-SEQUENCES, TOKENS, STEPS, EVERY = 32, 128, 7, 50
+SEQUENCES, LONG, STEPS, EVERY = 32, 128, 7, 50
 WARM_UP = 2
 
 
@@ -54,7 +54,7 @@ def trained(factor: str) -> Timed:
     """Train for some steps and return what was timed."""
     hf.set_seed(0)
     model = saobp.apply(hf.BertForMaskedLM(hf.BertConfig(**SIZE)), factor)
-    ids = torch.randint(5, SIZE["vocab_size"], (SEQUENCES * STEPS, TOKENS))
+    ids = torch.randint(5, SIZE["vocab_size"], (SEQUENCES * STEPS, LONG))
     texts = [{"input_ids": row, "labels": row} for row in ids]
     with tempfile.TemporaryDirectory() as folder:
         arguments = hf.TrainingArguments(
@@ -94,7 +94,7 @@ def main(path: Path) -> None:
     rows = [row(factor) for factor in ("none", "high")]
     for measured in rows:
         print(json.dumps(measured))
-    size = {**SIZE, "sequences": SEQUENCES, "tokens": TOKENS}
+    size = {**SIZE, "sequences": SEQUENCES, "tokens": LONG}
     settings = {"device": device(), **circumstances(), "threads": 1, "every": EVERY, "model": size}
     write_text(path, json.dumps({**settings, "rows": rows}, indent=1) + "\n")
 

@@ -155,17 +155,23 @@ def saobp() -> None:
     type=Sparing(),
     help="keys without a bias: first, edges, or a share such as 0.3 (default: none)",
 )
-@click.option("--samples", type=int, default=16, show_default=True, help="texts that are measured")
+@click.option(
+    "--samples", type=int, help="texts that are measured (default: 16, of 2,048 tokens together)"
+)
 @click.option("--tokens", type=int, default=128, show_default=True, help="longest text")
+@click.option(
+    "--measures", metavar="NAME[,NAME …]", help="which numbers, as gtd,sink_rate (default: all)"
+)
 @click.option("--out", type=Path, metavar="FOLDER", help="default: inspect-MODEL")
-def inspect(model: str, strengths: tuple[float, ...], **asked: Any) -> None:
+def inspect(model: str, strengths: tuple[float, ...], measures: str | None, **options: Any) -> None:
     """Show a model's attention before and after the step.
 
     MODEL is a repository of the hub, a folder, a .gguf file, or minilm.
     """
     from saobp.measure.inspection import by_name
 
-    show(by_name.run(model, strengths=list(strengths) or None, **asked))
+    names = None if measures is None else measures.replace(" ", "").split(",")
+    show(by_name.run(model, strengths=list(strengths) or None, measures=names, **options))
 
 
 if __name__ == "__main__":

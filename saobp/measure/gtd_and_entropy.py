@@ -161,6 +161,28 @@ def column_mass_maximum(
     return _column_mass_maximum(*padding.cut(attention, mask))
 
 
+def sink_rate(
+    attention: Float[Tensor, "*batch L L"], *, sink: float = 0.3, mask: Mask = None
+) -> Float[Tensor, "*batch"]:
+    """Share of keys that receive more than `sink` of the attention of the queries that see them.
+
+    From 0 (no sink) to 1. In a matrix without later keys only later queries see a key.
+    Source: Gu et al. 2025, When attention sink emerges in language models, Sec. 3.
+    """
+    return _sink_rate(*padding.cut(attention, mask), sink)
+
+
+def rank_one_distance(
+    attention: Float[Tensor, "*batch L L"], *, mask: Mask = None
+) -> Float[Tensor, "*batch"]:
+    """Distance from the nearest matrix whose rows are equal, over the Frobenius norm.
+
+    From 0 (all queries attend alike) to 1.
+    Source: Dong et al. 2021, Attention is not all you need, Sec. 2.
+    """
+    return _rank_one_distance(*padding.cut(attention, mask))
+
+
 def idempotence_gap(
     attention: Float[Tensor, "*batch L L"], *, mask: Mask = None
 ) -> Float[Tensor, "*batch"]:
@@ -205,6 +227,8 @@ def measure(
         "sparsity_fixed": _sparsity(attention, real, 0.01),
         "hoyer": _hoyer(attention, real),
         "column_mass_maximum": _column_mass_maximum(attention, real),
+        "sink_rate": _sink_rate(attention, real, 0.3),
+        "rank_one_distance": _rank_one_distance(attention, real),
         "idempotence_gap": _gap(attention, square, real),
     }
 
@@ -271,6 +295,24 @@ def _hoyer(attention: Tensor, real: Tensor) -> Tensor:
 
 def _column_mass_maximum(attention: Tensor, real: Tensor) -> Tensor:
     return attention.sum(-2).amax(-1).masked_fill(~real.any(-1), math.nan)
+
+
+def _sink_rate(attention: Tensor, real: Tensor, sink: float) -> Tensor:
+    count = padding.count(real, attention)
+    # queries at or after a key, and all of them
+    later = real.flip(-1).cumsum(-1).flip(-1).to(attention.dtype)
+    causal = (attention.triu(1) == 0).all((-2, -1))
+    seen = torch.where(causal[..., None], later, count[..., None])
+    received = attention.sum(-2) / seen.clamp_min(1)
+    share = ((received > sink) & real).sum(-1) / count
+    return share.masked_fill(attention.sum((-2, -1)).isnan(), math.nan)
+
+
+def _rank_one_distance(attention: Tensor, real: Tensor) -> Tensor:
+    count = padding.count(real, attention)
+    mean = attention.sum(-2, keepdim=True) / count[..., None, None]
+    gap = (attention - mean).masked_fill(~real[..., None], 0)
+    return gap.norm(dim=(-2, -1)) / attention.norm(dim=(-2, -1))
 
 
 def _gap(attention: Tensor, square: Tensor, real: Tensor) -> Tensor:

@@ -35,6 +35,14 @@ class Seen:
     causal: bool
     scale: float | None
 
+    def sees_earlier_alone(self) -> bool:
+        """Tell whether no query sees a later key, by its order or its mask of pairs."""
+        if self.causal or self.mask is None or self.mask.ndim == 2 or self.mask.shape[2] == 1:
+            return self.causal
+        length = self.query.shape[2]
+        allowed = allowed_pairs(self.mask, length, length, False, self.mask.device)
+        return not bool(allowed.triu(1).any())
+
     def scores(self) -> Float[Tensor, "batch head L L"]:
         """Return the scaled scores, -inf where a query may not look."""
         query, key = self.query.float(), self.key.float()

@@ -2,6 +2,7 @@
 line.
 """
 
+import html
 import json
 import os
 import re
@@ -21,9 +22,12 @@ from small_models import word_tokenizer
 
 import saobp
 from companion.publication.cli import main
+from saobp.measure import gtd_and_entropy
 from saobp.measure import inspect as inspecting
-from saobp.measure.inspection import explorer, maps, predictions
+from saobp.measure.inspection import by_name, explorer, maps, predictions
 from saobp.measure.inspection.maps import one_step
+from saobp.measure.inspection.measures import MEASURES
+from saobp.measure.observed import Seen, observed
 from saobp.measure.streams import StreamedBootstrap
 from saobp.models import models_by_name
 
@@ -43,7 +47,7 @@ def test_every_number_is_the_library_s_own():
     model, tokenizer = model_folders.decoder(), word_tokenizer()
     table = saobp.inspect(
         model, tokenizer, model_folders.TEXTS, strengths=np.array([0.3, 0.3]), samples=3
-    )
+    ).to_frame()
     saobp.apply(model, "none")
     measures, found = (saobp.gtd, saobp.attention_entropy), []
     for text in model_folders.TEXTS[:3]:
@@ -99,7 +103,7 @@ def test_a_probability_that_came_to_0_in_one_head_is_not_hidden():
         if name.endswith(("query.weight", "key.weight")):
             weight.data.mul_(60)
     found = saobp.inspect(model, word_tokenizer(), model_folders.TEXTS[:1], factor="elemmul")
-    rows = found.query("layer == 1 and measure == 'entropy'").dropna(subset="head")
+    rows = found.to_frame().query("layer == 1 and measure == 'entropy'").dropna(subset="head")
     saobp.apply(model, "elemmul")
     raw, refined = seen(model, **word_tokenizer()(model_folders.TEXTS[0], return_tensors="pt"))[0]
     assert (raw == 0).any() and np.allclose(
@@ -115,10 +119,10 @@ def test_spared_keys_are_those_of_apply_in_the_table_and_in_the_perplexity(kind,
     head = hf.GPT2LMHeadModel if kind == "gpt2" else hf.ModernBertForMaskedLM
     model = head.from_pretrained(folders[kind])
     text, tokenizer = model_folders.TEXTS[:1], word_tokenizer()
-    table = saobp.inspect(model, tokenizer, text, strengths=0.5, spare=spare)
+    table = saobp.inspect(model, tokenizer, text, strengths=0.5, spare=spare).to_frame()
     rows = table.query("layer == 1 and measure == 'entropy'").dropna(subset="head")
     told = predictions.perplexities(model, tokenizer, text, "high", [0.0, 0.5], spare=spare)
-    unspared = saobp.inspect(model, tokenizer, text, strengths=0.5)
+    unspared = saobp.inspect(model, tokenizer, text, strengths=0.5).to_frame()
     assert not table.after.equals(unspared.after)
     refined = saobp.apply(model, "high", 0.5, spare=spare)
     _, first_layer = seen(refined, **tokenizer(text[0], return_tensors="pt"))[0]
@@ -144,7 +148,7 @@ def test_a_causal_tower_is_measured_as_one_and_a_model_of_several_stacks_is_refu
     tokenizer = word_tokenizer(50)
     ids = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
     tower = sharpened(hf.CLIPTextModel(hf.CLIPTextConfig(**SIZES, **ids, projection_dim=16)))
-    assert inspecting.examine(tower, tokenizer, model_folders.TEXTS[:2]).causal
+    assert saobp.inspect(tower, tokenizer, model_folders.TEXTS[:2]).causal
     assert explorer.collect(tower, tokenizer, model_folders.TEXTS[:2], tokens=12)["causal"]
     sizes = {
         "image_size": 32,
@@ -203,9 +207,7 @@ def test_perplexity_at_no_strength_is_the_plain_model_s_and_later_ones_the_refin
 
 
 def test_the_first_token_of_a_decoder_has_one_name_in_every_text():
-    found = inspecting.examine(
-        model_folders.decoder(), word_tokenizer(), model_folders.TEXTS, samples=4
-    )
+    found = saobp.inspect(model_folders.decoder(), word_tokenizer(), model_folders.TEXTS, samples=4)
     first = next(sink for sink in found.sinks() if sink["token"] == "first token")
     assert first["share"] > 0.5 and len(found.sinks(1)) < 4 * 4
 
@@ -239,7 +241,7 @@ def test_the_command_writes_a_page_a_table_and_the_numbers(kind, folders, texts,
     # whose sink has a long name, written in full
     if kind == "gpt2":
         row = next(line for line in printed.splitlines() if "first token (" in line)
-        assert row.index(" → ") > printed.splitlines()[0].index("entropy")
+        assert row.index(" → ") > printed.splitlines()[0].index("largest")
     files = {"attention.csv", "attention.json", "index.html"} | (
         {"perplexity.csv"} if kind != "vit" else set()
     )
@@ -503,8 +505,11 @@ def test_a_folder_whose_tokenizer_has_another_file_is_not_refused_before_it_is_t
 
 
 def test_a_text_is_cut_before_the_last_positions_of_roberta_which_start_at_two_and_as_asked_where_there_are_none():
-    model = hf.RobertaModel(hf.RobertaConfig(**TOKENS, **SIZES, max_position_embeddings=20))
-    assert len(saobp.inspect(model, word_tokenizer(), ["w1 w2 w3 " * 40]))
+    model = hf.RobertaModel(
+        hf.RobertaConfig(**TOKENS | {"pad_token_id": 1}, **SIZES, max_position_embeddings=20)
+    )
+    assert saobp.inspect(model, word_tokenizer(), "w1 w2 w3 " * 40).tokens == 18
+    assert maps.positions(build("bert")) == build("bert").config.max_position_embeddings
     (sample,) = maps.encoded(build("t5"), word_tokenizer(), ["w1 w2 w3 " * 10], 12)
     assert len(sample.labels) == 12
 
@@ -526,3 +531,84 @@ def test_the_page_of_an_inspection_shows_no_strength_beyond_its_slider(
     options = ["--strength", "2", "--samples", "1", "--tokens", "8", "--text", str(texts)]
     assert main(["inspect", str(folders["gpt2"]), *options, "--out", str(tmp_path / "page")]) == 0
     assert shown["strength"] == 1.0
+
+
+def test_every_measure_is_that_of_the_matrix_and_of_what_the_model_computes():
+    model, tokenizer, text = model_folders.decoder(), word_tokenizer(), model_folders.TEXTS[0]
+    table = saobp.inspect(model, tokenizer, text, strengths=0.3).to_frame()
+    heads = table.dropna(subset="head").set_index(["measure", "layer", "head"])
+    inputs = tokenizer(text, return_tensors="pt")
+    queries = []
+    with torch.no_grad(), observed(model, queries.append):
+        hidden = model(**inputs, output_hidden_states=True).hidden_states
+    saobp.apply(model, "none")
+    for layer, (raw, _) in enumerate(seen(model, **inputs)):
+        for head, attention in enumerate(raw[0]):
+            after = saobp.refine(attention, "high", 0.3, causal=True)
+            later = torch.arange(len(after), 0, -1)
+            values = queries[layer].value[0, head].norm(dim=-1)
+            scores = queries[layer].query[0, head] @ queries[layer].key[0, head].T
+            scores = scores / queries[layer].query.shape[-1] ** 0.5
+            for side, matrix in (("before", attention), ("after", after)):
+                sums = matrix.sum(0)
+                expected = {
+                    "column_mass_maximum": sums.max(),
+                    "sink_rate": (sums / later > 0.3).float().mean(),
+                    "rank_one_distance": (matrix - matrix.mean(0)).norm() / matrix.norm(),
+                    "effective_rank": gtd_and_entropy.effective_rank(matrix),
+                    "sink_value_norm": values[sums.argmax()] / values.median(),
+                    "max_logit": scores[torch.ones_like(scores).tril() > 0].max(),
+                    "indirect_entropy": saobp.indirect_entropy(matrix),
+                }
+                for name, number in expected.items():
+                    measured = heads.loc[(name, layer + 1, head + 1), side]
+                    assert measured == pytest.approx(number.item(), rel=1e-4), name
+                measured = heads.loc[("massive_activation", layer + 1, head + 1), side]
+                if layer + 2 < len(hidden):
+                    # transformers gives the last layer's after its norm
+                    states = hidden[layer + 1].abs()
+                    assert measured == pytest.approx((states.max() / states.median()).item())
+
+
+def test_measures_are_chosen_and_each_says_what_it_is():
+    given = model_folders.decoder(), word_tokenizer(), model_folders.TEXTS[0]
+    inspection = saobp.inspect(*given, measures=["gtd", "perplexity"])
+    assert set(inspection.to_frame().measure) == {"gtd"} and len(inspection.predictions) == 2
+    for measure in MEASURES.values():
+        assert all((measure.title, measure.meaning, measure.range, measure.source))
+    with pytest.raises(ValueError, match="^measures must be of column_mass_maximum, .*; got 'gdt'"):
+        saobp.inspect(*given, measures="gdt")
+    with pytest.raises(ValueError, match="^measures: effective_rank is taken of at most 1,024 tok"):
+        saobp.inspect(*given, measures=["effective_rank"], tokens=2048)
+    with pytest.raises(ValueError, match="^tokens must be at most 1,024 for factor elemmul"):
+        saobp.inspect(*given, factor="elemmul", tokens=2048)
+
+
+def test_a_long_text_is_read_to_its_last_token_in_memory_that_holds_no_matrix(monkeypatch):
+    model = build("llama")
+    monkeypatch.setattr(model.config, "max_position_embeddings", 1500)
+    monkeypatch.setattr(Seen, "scores", lambda call: pytest.fail("makes the matrix"))
+    inspection = saobp.inspect(model, word_tokenizer(), "w1 w2 w3 " * 700, tokens=1500)
+    assert inspection.tokens == 1500 and "effective_rank" not in inspection.measures
+    table = inspection.to_frame()
+    assert table.query("measure == 'gtd'").before.between(0, 1).all()
+
+
+def test_an_inspection_shows_itself_and_saves_what_the_command_writes(tmp_path):
+    model = model_folders.decoder()
+    inspection = saobp.inspect(model, word_tokenizer(), model_folders.TEXTS[0])
+    shown = inspection._repr_html_()
+    frame = html.unescape(re.search(r'srcdoc="([^"]*)"', shown)[1])
+    assert "saobp-explorer" in frame and "largest column sum" in shown
+    assert not re.search(r"(src|href)=\"|@import|url\(", frame + shown)
+    files = inspection.save(tmp_path / "page")
+    assert [file.name for file in files] == ["index.html", "attention.csv", "attention.json"]
+    table = pd.read_csv(files[1])
+    assert table.query("measure == 'column_mass_maximum'").token.notna().all()
+    told = json.loads(files[2].read_text())["measures"]["sink_rate"]
+    assert told["source"] == "Gu et al. 2025, Sec. 3" and told["range"]
+
+
+def test_paragraphs_are_joined_into_texts_of_as_many_tokens_as_are_asked_for():
+    texts = by_name.joined(["w1 w2", "w3", "w1 w2 w3", "w1"], word_tokenizer(), 9)
+    assert texts == ["w1 w2\n\nw3\n\nw1 w2 w3", "w1"]

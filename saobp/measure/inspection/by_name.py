@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saobp.equations.factors import WITHOUT_MESSAGES
+from saobp.measure.inspection.maps import positions
 
 if TYPE_CHECKING:
     from saobp.models.models_by_name import Opened
+
+PARAGRAPH = 256
+"""Tokens of the longest text that is one paragraph; longer ones are joined."""
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 
@@ -26,9 +30,10 @@ def run(
     images: Path | None = None,
     factor: str = "high",
     strengths: Sequence[float] | None = None,
-    samples: int = 16,
+    samples: int | None = None,
     tokens: int = 128,
     spare: str | float | None = None,
+    measures: Sequence[str] | None = None,
     out: Path | None = None,
 ) -> str:
     """Inspect a model, write the page, the CSV and the JSON, and return the table and where they
@@ -40,39 +45,52 @@ def run(
     import pandas  # noqa: F401  the page's tables need it: better missed now than after the model has run
 
     from saobp.measure import inspect
-    from saobp.measure.inspection import explorer, predictions
+    from saobp.measure.inspection import explorer
 
-    inspect.check(factor, strengths, samples, tokens, spare)
+    samples = inspect.number_of_texts(tokens) if samples is None else samples
+    inspect.check(factor, strengths, samples, tokens, spare, measures)
     items, source = _source(text, images, samples)
     if not items:
         raise ValueError(f"{images or text}: holds no {'pictures' if images else 'text'}")
     folder = out or Path(f"inspect-{Path(name).name}")
     explorer.refuse_unwritable(folder)
     started, opened = time.perf_counter(), _opened(name, bool(images))
-    asked = {"factor": factor, "samples": samples, "tokens": tokens, "spare": spare}
-    found = inspect.examine(
-        opened.model, opened.tokenizer, items, strengths=strengths, progress=True, **asked
+    if not images and tokens > PARAGRAPH:
+        longest = min(tokens, positions(opened.model))
+        items, source = joined(items, opened.tokenizer, longest), f"texts of joined {source}"
+    inspection = inspect.inspect(
+        opened.model,
+        opened.tokenizer,
+        items,
+        factor=factor,
+        strengths=strengths,
+        samples=samples,
+        tokens=tokens,
+        spare=spare,
+        measures=measures,
+        curve=True,
+        progress=True,
     )
-    few = {"samples": samples, "tokens": tokens, "progress": True, "spare": spare}
-    found.predictions = predictions.perplexities(
-        opened.model, opened.tokenizer, items, factor, found.grid, **few
-    )
-    shown = explorer.collect(
-        opened.model, opened.tokenizer, items, factor=factor, strength=min(found.strengths[0], 1.0)
-    )
-    facts = {
-        "parameters": sum(parameter.numel() for parameter in opened.model.parameters()),
-        "source": source,
-        "note": opened.note,
-        "length": tokens,
-        "asked_by_rule": not strengths,
-        "seconds": time.perf_counter() - started,
-    }
-    files = explorer.write(folder, opened.name, found, shown, facts)
-    rows = explorer.layer_rows(found)
-    strength = "" if factor in WITHOUT_MESSAGES else f", λ = {found.strengths[0]:g}"
+    inspection.name = opened.name
+    seconds = time.perf_counter() - started
+    inspection.facts |= {"source": source, "note": opened.note, "seconds": seconds}
+    files = inspection.save(folder)
+    rows = explorer.layer_rows(inspection)
+    strength = "" if factor in WITHOUT_MESSAGES else f", λ = {inspection.strengths[0]:g}"
     spared = "" if spare is None else f", spare = {spare}"
     return f"{explorer.terminal(rows)}\n\n{factor}{strength}{spared}; {files[0]}"
+
+
+def joined(blocks: Sequence[str], tokenizer: Any, tokens: int) -> list[str]:
+    """Join paragraphs into texts of at least so many tokens; the last may be shorter."""
+    texts, parts, count = [], [], 0
+    for block in blocks:
+        parts.append(block)
+        count += len(tokenizer(block)["input_ids"])
+        if count >= tokens:
+            texts.append("\n\n".join(parts))
+            parts, count = [], 0
+    return [*texts, "\n\n".join(parts)] if parts else texts
 
 
 def _opened(name: str, pictures: bool) -> Opened:

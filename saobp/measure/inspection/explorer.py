@@ -11,6 +11,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -20,13 +21,12 @@ import numpy as np
 import torch
 from jaxtyping import Float, UInt16
 from jinja2 import Environment, FunctionLoader
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from torch import Tensor, nn
 
 from saobp.equations.controls import UNSEEN
 from saobp.equations.factors import WITHOUT_MESSAGES
 from saobp.measure import gtd_and_entropy
-from saobp.measure.inspect import FACTORS, MEASURES, Inspection
 from saobp.measure.inspection.maps import (
     encoded,
     is_causal,
@@ -35,6 +35,7 @@ from saobp.measure.inspection.maps import (
     patch_labels,
     plain_copy,
 )
+from saobp.measure.inspection.measures import FACTORS, MEASURES
 
 FLOOR = math.log(UNSEEN)
 """Logarithm of the smallest probability that travels; what is below it travels as none."""
@@ -57,9 +58,11 @@ DRAWN = {
 # what `write` leaves in a folder
 FILES = ("index.html", "attention.csv", "attention.json", "perplexity.csv")
 ASSETS = files("saobp.measure.inspection") / "assets"
-UNITS = {"entropy": "nats", "indirect_entropy": "nats", "column_mass_maximum": "queries"}
-SHOWN = tuple(name for name in MEASURES if name != "moved")
-"""Measures in the table; the total variation from plain attention is 0 before the step."""
+Inspection = Any
+"""What `saobp.inspect` returns; its module imports this one."""
+
+TERMINAL = ("column_mass_maximum", "sink_rate", "entropy", "rank_one_distance", "gtd")
+"""Measures in the table of a terminal, if there are any of them."""
 
 
 def to_levels(maps: Float[Tensor, "*head L L"]) -> UInt16[np.ndarray, "*head L L"]:
@@ -210,7 +213,7 @@ def write(
     result = summary(name, found, facts)
     texts = {
         "index.html": page(result, found, shown),
-        "attention.csv": found.table().to_csv(index=False, float_format="%.6g"),
+        "attention.csv": found.to_frame().to_csv(index=False, float_format="%.6g"),
         "attention.json": json.dumps(result, indent=1, ensure_ascii=False) + "\n",
     }
     if found.predictions:
@@ -230,7 +233,6 @@ def write(
 def summary(name: str, found: Inspection, facts: dict[str, Any]) -> dict[str, Any]:
     """Return everything that was found as plain data, as it stands in attention.json."""
     layers, heads = found.shape
-    digits = lambda values: [[float(f"{value:.5g}") for value in row] for row in values]  # noqa: E731
     return {
         "model": name,
         **facts,
@@ -242,18 +244,9 @@ def summary(name: str, found: Inspection, facts: dict[str, Any]) -> dict[str, An
         "strengths": list(found.strengths),
         "texts": found.values.samples,
         "tokens": found.tokens,
-        "measures": {
-            measure: {"title": title, "unit": UNITS.get(measure, "")}
-            for measure, title in MEASURES.items()
-        },
+        "measures": {measure: asdict(MEASURES[measure]) for measure in found.measures},
         "table": layer_rows(found),
-        "curves": [
-            {
-                "strength": one,
-                **{measure: digits(values) for measure, values in found.means(one).items()},
-            }
-            for one in found.grid
-        ],
+        "curves": [{"strength": strength, **by_head(found, strength)} for strength in found.grid],
         "sinks": {
             "all": found.sinks()[:12],
             "by_layer": [found.sinks(layer + 1)[:5] for layer in range(layers)],
@@ -263,11 +256,21 @@ def summary(name: str, found: Inspection, facts: dict[str, Any]) -> dict[str, An
     }
 
 
+def by_head(found: Inspection, strength: float) -> dict[str, list[list[float]]]:
+    """Return the measures that were taken at a strength, five digits, by layer and head."""
+    taken = {}
+    for measure, values in found.means(strength).items():
+        if not np.isnan(values).all():
+            rows = [[float(f"{value:.5g}") for value in row] for row in values]
+            taken[measure] = [[None if math.isnan(x) else x for x in row] for row in rows]
+    return taken
+
+
 def layer_rows(found: Inspection) -> list[dict[str, Any]]:
     """Return a row per layer, heads averaged: its most frequent sink, and every measure before and
     after the step.
     """
-    table = found.table()
+    table = found.to_frame()
     table = table[(table["strength"] == found.strengths[0]) & table["head"].isna()].set_index(
         "measure"
     )
@@ -285,34 +288,76 @@ def terminal(rows: Sequence[dict[str, Any]]) -> str:
     """Return the table for a terminal: two lines per layer, the values and the interval of their
     change.
     """
-    lines = [
-        f"{'layer':<6}{'sink (share)':<20}" + "".join(f"{MEASURES[name]:<20}" for name in SHOWN)
-    ]
+    measured = [name for name in MEASURES if name in rows[0]]
+    shown = [name for name in TERMINAL if name in measured] or measured[:5]
+    titles = "".join(f"{MEASURES[name].title:<22}" for name in shown)
+    lines = [f"{'layer':<6}{'sink (share)':<20}{titles}"]
     for row in rows:
         sink = f"{row['sink']['token'][:12]} ({row['sink']['share']:.0%})"
-        cells = [row[name] for name in SHOWN]
-        both = (f"{cell['before']:.2f} → {cell['after']:.2f}" for cell in cells)
-        lines.append(f"{row['layer']:<6}{sink:<20}" + "".join(f"{text:<20}" for text in both))
+        cells = [row[name] for name in shown]
+        both = [f"{cell['before']:.2f} → {cell['after']:.2f}" for cell in cells]
+        lines.append(f"{row['layer']:<6}{sink:<20}" + "".join(f"{text:<22}" for text in both))
         if cells[0]["low"] is not None:
-            spans = (f"[{cell['low']:+.2f}, {cell['high']:+.2f}]" for cell in cells)
-            lines.append(" " * 26 + "".join(f"{text:<20}" for text in spans))
+            spans = [f"[{cell['low']:+.2f}, {cell['high']:+.2f}]" for cell in cells]
+            lines.append(" " * 26 + "".join(f"{text:<22}" for text in spans))
     return "\n".join(line.rstrip() for line in lines)
 
 
 def page(result: dict[str, Any], found: Inspection, shown: dict[str, Any]) -> str:
     """Return the page: what changed, the explorer, and the tables, maps and curves."""
-    environment = Environment(loader=FunctionLoader(asset), autoescape=True, trim_blocks=True)
     drawn = {name: result[name] for name in ("curves", "measures", "predictions", "strengths")}
-    mean = lambda measure, side: float(np.mean([row[measure][side] for row in result["table"]]))  # noqa: E731
-    tiles = [(measure, mean(measure, "before"), mean(measure, "after")) for measure in SHOWN]
-    return environment.get_template("inspect.html").render(
-        **result,
-        titles=MEASURES,
-        units=UNITS,
-        shown=SHOWN,
-        tiles=tiles,
-        explorer=Markup(fragment(shown)),
-        drawn=Markup(as_json(drawn)),
-        charts=Markup(asset("charts.js")),
-        style=Markup(asset("inspect.css")),
+    return (
+        _environment()
+        .get_template("inspect.html")
+        .render(
+            **result,
+            tiles=means(result["table"], found.measures),
+            explorer=Markup(fragment(shown)),
+            drawn=Markup(as_json(drawn)),
+            charts=Markup(asset("charts.js")),
+            style=Markup(asset("inspect.css")),
+        )
+    )
+
+
+def _environment() -> Environment:
+    """Return what fills the templates."""
+    return Environment(loader=FunctionLoader(asset), autoescape=True, trim_blocks=True)
+
+
+def means(
+    rows: Sequence[dict[str, Any]], measures: Sequence[str]
+) -> list[tuple[str, float, float]]:
+    """Return the mean of each measure over layers, before and after the step, where there is one."""
+    averages = []
+    for measure in measures:
+        sides = [[row[measure][side] for row in rows] for side in ("before", "after")]
+        if None not in sides[0]:
+            averages.append((measure, *(float(np.mean(values)) for values in sides)))
+    return averages
+
+
+def cell(found: Inspection) -> str:
+    """Return what a notebook shows of an inspection: its table, and the explorer in a frame.
+
+    The frame holds its page in an attribute and loads nothing, so that it works offline, in an
+    exported page, and where a notebook's scripts do not run.
+    """
+    title = f"Attention in {found.name}"
+    body = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
+    page = body + f"<body>{fragment(found.shown)}</body></html>"
+    rows = layer_rows(found)
+    return (
+        _environment()
+        .get_template("cell.html")
+        .render(
+            title=title,
+            frame=page,
+            rows=rows,
+            measures={name: MEASURES[name] for name in found.measures},
+            strength=None if found.factor in WITHOUT_MESSAGES else found.strengths[0],
+            factor=found.factor,
+            texts=found.values.samples,
+            tokens=found.tokens,
+        )
     )

@@ -4,16 +4,22 @@ refinement.
 
 import copy
 import itertools
-from collections.abc import Iterable, Iterator
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from saobp.equations.refine import refine
 from saobp.equations.sparing import Spare, check_spare, spared_keys
+from saobp.measure.observed import Seen, observed
 from saobp.models.apply import apply, raw_attentions
 from saobp.models.supported import (
     is_causal_module,
@@ -64,9 +70,7 @@ def encoded(
     if getattr(model, "main_input_name", "") == "pixel_values":
         yield from (Sample(dict(tokenizer(images=one, return_tensors="pt")), []) for one in texts)
         return
-    # RoBERTa's positions start at 2
-    room = getattr(model.config, "max_position_embeddings", tokens + 2) - 2
-    length = min(tokens, room, tokenizer.model_max_length)
+    length = min(tokens, positions(model), tokenizer.model_max_length)
     for text in texts:
         if len(tokenizer(text, add_special_tokens=False)["input_ids"]) < 2:
             continue
@@ -80,6 +84,79 @@ def encoded(
             for one, word, part in zip(ids, words, parted)
         ]
         yield Sample(inputs, names)
+
+
+def positions(model: nn.Module) -> int:
+    """Return how many tokens a model has positions for."""
+    room = getattr(model.config, "max_position_embeddings", sys.maxsize)
+    # those of RoBERTa start after that of padding
+    tables = [m for name, m in model.named_modules() if name.endswith("position_embeddings")]
+    starts = [getattr(table, "padding_idx", None) for table in tables]
+    return room - max([0, *(start + 1 for start in starts if start is not None)])
+
+
+def see(model: nn.Module, sample: Sample, observe: Callable[[Seen], None]) -> list[float]:
+    """Call `observe` with each self-attention of a model on one sample, in the order of the layers.
+
+    Returns the massive activation of each: the largest absolute hidden value after the layer over the
+    median; NaN where layers are not numbered.
+    """
+    body = getattr(model, "base_model", model)
+    if getattr(model.config, "is_encoder_decoder", False):
+        body = model.get_encoder()
+    device = next(model.parameters()).device
+    inputs = {name: tensor.to(device) for name, tensor in sample.inputs.items()}
+    maps: list[Tensor] = []
+
+    def note(call: Seen) -> None:
+        batch, heads, length, _ = call.query.shape
+        maps.append(torch.empty(batch, heads, length, length, device="meta"))
+        observe(call)
+
+    with activations(model) as largest:
+
+        def run() -> list[Any]:
+            with torch.inference_mode(), observed(model, note):
+                body(**inputs, **without_cache(body))
+            return [(matrix, matrix) for matrix in maps]
+
+        count = len(maps_of_one_stack(model, run, 1, "texts"))
+    numbers = [values[0] for values in largest]
+    return numbers if len(numbers) == count else [math.nan] * count
+
+
+@contextmanager
+def activations(
+    model: nn.Module, mask: Tensor | None = None
+) -> Iterator[list[Float[np.ndarray, " batch"]]]:
+    """Collect the massive activations of each layer's output while a model runs, of real tokens."""
+    largest: list[np.ndarray] = []
+
+    def note(module: nn.Module, inputs: Any, output: Any) -> None:
+        hidden = output[0] if isinstance(output, tuple) else output
+        largest.append(massive(hidden, mask))
+
+    modules = dict(model.named_modules())
+    attending = {module: None for module in self_attention_modules(model)}
+    names = [name for name, module in modules.items() if module in attending]
+    # the first number in a name is that of the layer
+    blocks = {match[0]: None for name in names if (match := re.match(r"(.*?\.)?\d+(?=\.)", name))}
+    hooks = [modules[name].register_forward_hook(note) for name in blocks]
+    try:
+        yield largest
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def massive(hidden: Tensor, mask: Tensor | None) -> Float[np.ndarray, " batch"]:
+    """Return the largest absolute value of each sequence's real tokens over the median."""
+    ratios = []
+    for number, tokens in enumerate(hidden.detach()):
+        # a picture's grid of patches is a sequence, too
+        values = (tokens if mask is None else tokens[mask[number]]).float().abs()
+        ratios.append((values.max() / values.median()).item())
+    return np.array(ratios)
 
 
 def maps_of(model: nn.Module, sample: Sample) -> list[Float[Tensor, "head L L"]]:

@@ -70,7 +70,8 @@
     document.getElementById("curve-figures").append(figure);
   }
 
-  for (const measure of ["entropy", "column_mass_maximum", "gtd", "moved"]) {
+  const along = ["entropy", "column_mass_maximum", "gtd", "moved"].filter((measure) => measure in data.curves[0]);
+  for (const measure of data.curves.length > 2 ? along : []) {
     const layers = data.curves[0][measure].length, { title, unit } = data.measures[measure];
     const points = (value) => data.curves.map((one) => [one.strength, value(one[measure])]);
     const lines = Array.from({ length: layers }, (_, layer) => ({
@@ -80,7 +81,7 @@
     lines.push({ points: points((rows) => mean(rows.flat())), colour: "var(--after)", width: 3 });
     curve(unit ? `${title} (${unit})` : title, lines);
   }
-  if (data.predictions.length) {
+  if (data.predictions.length && data.curves.length > 2) {
     const points = (name) => data.predictions.map((one) => [one.strength, one[name] ?? one.perplexity]);
     const line = (name, width) => ({ points: points(name), colour: "var(--after)", width });
     curve(data.predictions[0].kind, [line("perplexity", 3), line("low", 1), line("high", 1)], Math.log, Math.exp);
