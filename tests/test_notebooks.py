@@ -146,13 +146,13 @@ def test_every_link_leads_to_a_file_and_a_product_without_the_own_message_is_not
             assert "own message" in source or r"$i \ne j$" in source, source
 
 
-def test_set_up_and_record_cells_are_folded_in_a_page():
-    sources = {"setup": "import os", "record": "save()", "parameters": "x = 1"}
+def test_cells_of_set_up_record_and_solution_are_folded_in_a_page():
+    sources = {"setup": "import os", "record": "save()", "parameters": "x = 1", "solution": "z"}
     code = [new_code_cell(source, metadata={"tags": [tag]}) for tag, source in sources.items()]
     page, _ = PageExporter().from_notebook_node(new_notebook(cells=[*code, new_code_cell("y = 2")]))
     folded = re.findall(r"<details><summary>(.*?)</summary>.*?</details>", page, re.DOTALL)
-    assert folded == ["Set-up", "Record"]
+    assert folded == ["Set-up", "Record", "Code of the solution"]
     outside = re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL)
     assert (
-        "import" not in outside and "save" not in outside and page.count('<div class="input">') == 4
+        "import" not in outside and "save" not in outside and page.count('<div class="input">') == 5
     )

@@ -124,8 +124,9 @@ def cleaned(node: NotebookNode) -> NotebookNode:
     ]
     codes = [cell for cell in node.cells if cell.cell_type == "code"]
     for cell in node.cells:
-        tags = cell.metadata.get("tags", [])
-        cell.metadata = {"tags": tags} if tags else {}
+        # a folded cell stays folded
+        kept = {name: cell.metadata.get(name) for name in ("tags", "jupyter")}
+        cell.metadata = {name: value for name, value in kept.items() if value}
     # of what was printed in pieces: where a kernel cuts it is chance
     joined = CoalesceStreamsPreprocessor()
     for count, cell in enumerate(codes, start=1):

@@ -36,8 +36,8 @@ SHOWN = (".png", ".svg", ".jpg", ".txt", ".csv", ".json")
 
 
 class PageExporter(HTMLExporter):
-    """nbconvert's bare cells without prompts, their formulas drawn; set-up and record cells are
-    folded.
+    """nbconvert's bare cells without prompts, their formulas drawn; cells of set-up, record
+    and solution are folded.
     """
 
     def __init__(self):
