@@ -8,14 +8,20 @@ from typing import Any
 from companion import figures, records, tables
 from companion.results import claims
 from companion.setup import paths
-from companion.setup.studies import EXAM, EXERCISE, FRESH_EXAM, PUBLIC_ENCODER, SAY_MOST, load_study
+from companion.setup.studies import (
+    EXAM,
+    EXERCISE,
+    FRESH_EXAM,
+    PAPER_STUDY,
+    PUBLIC_ENCODER,
+    SAY_MOST,
+    load_study,
+)
 
 # their records hold nothing that the others do not
 SUMMARIES = ("10-tables", "11-figures")
 # studies with figures of their own
 OTHERS = (EXAM, FRESH_EXAM, PUBLIC_ENCODER)
-# at the paper's own sizes: its rows come first in every table
-PAPER_STUDY = "paper"
 # seeds of a pair: a study that has them goes before one that has fewer
 SEVERAL = 3
 

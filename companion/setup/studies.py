@@ -24,6 +24,8 @@ SAY_MOST = ("narrow", "paper", "laptop")
 STAND_INS = "narrow"
 # the study whose models train for seconds: it checks that everything runs
 EXERCISE = "smoke"
+# at the paper's own sizes: its rows come first in every table
+PAPER_STUDY = "paper"
 # trained on real text; the planned study is of seeds that none had seen
 ENCODERS, FRESH_ENCODERS = "narrow", "scratch"
 # questions of several hops, likewise

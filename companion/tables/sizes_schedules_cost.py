@@ -1,13 +1,18 @@
 """Tables 4, 5 and 9: sizes, schedules and cost."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import product
 from math import nan
+from typing import Any
 
+from companion.paper.arithmetic import VOCABULARY
 from companion.paper.numbers import Published
 from companion.records import select
 from companion.records.schema import Record
 from companion.setup import labels
+from companion.setup.sizes_and_strengths import SIZES, body_parameters
+from companion.setup.studies import PAPER_STUDY, load_study
 from companion.statistics import Estimate, estimates
 from companion.tables import captions
 from companion.tables.cells import Cell
@@ -50,20 +55,34 @@ def of_settings(number: int, records: Sequence[Record], published: Published) ->
     for model, (key, (_, name)) in product(estimates.sizes(records), SETTINGS[number].items()):
         runs = select(records, "pretrain", model=model)
         printed = published.printed(number, model=labels.published_model(model), metric=key)
-        used = []
-        for run in runs:
-            metrics = run["metrics"]
-            value = (
-                metrics | metrics.get("recipe", {}) | metrics.get("size", {}) | run["parameters"]
-            )[name]
-            text = f"{value:g}" if isinstance(value, float) else str(value)
-            used.append(f"{value / 1e6:.2f}M" if name == "parameters" else text)
+        settings = [settings_of_run(run) for run in runs] or planned_settings(model)
+        used = [_printed(name, each[name]) for each in settings]
         ours = ", ".join(dict.fromkeys(used))
-        reason = "" if runs else captions.reason("measured", "stage", stage="pretraining")
-        cells[(model,), key] = Cell(printed, ours or None, reason=reason)
+        cells[(model,), key] = Cell(printed, ours)
     titles = {key: title for key, (title, _) in SETTINGS[number].items()}
     rows = {row: (labels.model_title(*row),) for row, _ in cells}
     return Table(number, titles, rows, cells, "Setting")
+
+
+def settings_of_run(run: Record) -> dict[str, Any]:
+    """Return the size and the training configuration that a record of pretraining tells."""
+    metrics = run["metrics"]
+    return metrics | metrics.get("recipe", {}) | metrics.get("size", {}) | run["parameters"]
+
+
+def planned_settings(model: str) -> list[dict[str, Any]]:
+    """Return the size and schedule of a size without a run, as the study `paper` has them."""
+    study = load_study(PAPER_STUDY)
+    planned = asdict(SIZES[model]) | study.recipe(model).model_dump()
+    planned["parameters"] = body_parameters(model, VOCABULARY)
+    return [planned | {"seed": seed} for seed in study.seeds]
+
+
+def _printed(name: str, value: Any) -> str:
+    """Return a setting as the table prints it; parameters in millions."""
+    if name == "parameters":
+        return f"{value / 1e6:.2f}M"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def of_cost(number: int, records: Sequence[Record], published: Published) -> Table:
