@@ -102,8 +102,7 @@ def test_the_library_imports_nothing_of_the_companion():
 
 def test_what_is_run_and_recorded_imports_nothing_of_what_is_made_from_records():
     made = {
-        f"companion.{name}"
-        for name in ("results", "tables", "figures", "texts", "publication")
+        f"companion.{name}" for name in ("results", "tables", "figures", "texts", "publication")
     }
     assert made <= {room(name) for name in GRAPH}
     recorded = {name: others for name, others in GRAPH.items() if room(name) not in made}

@@ -20,6 +20,7 @@ from companion.statistics import Estimate
 from companion.tables import captions
 from companion.tables.cells import effect
 from companion.tables.render import minus
+from saobp.measure.inspection.colours import ALGORITHMS
 
 SHEET, CAPTIONS = (Path(__file__).with_name(name) for name in ("paper.mplstyle", "captions.yaml"))
 # inches: one column and the whole width of an ACL page
@@ -39,9 +40,7 @@ NARROW = 6.25
 
 
 class Look(NamedTuple):
-    """How one algorithm is drawn everywhere (colours: Okabe and Ito's, told apart by colour-blind
-    readers).
-    """
+    """How one algorithm is drawn in every figure."""
 
     colour: str
     marker: str
@@ -50,16 +49,16 @@ class Look(NamedTuple):
 
 
 LOOKS = {
-    "original": Look("#0072B2", "o"),
-    "high": Look("#009E73", "s"),
-    "low": Look("#D55E00", "v", (0, (4, 1.5))),
-    "elemmul": Look("#E69F00", "^", (0, (6, 1.5, 1.5, 1.5))),
-    "entropy_reg": Look("#CC79A7", "D", (0, (3, 1))),
-    "eigen_reg": Look("#56B4E9", "P", (0, (1.5, 1))),
-    "high_all_rows": Look("#7A0403", "*", (0, (1, 1))),
-    "sinkhorn": Look("#000000", "X", (0, (5, 1, 1, 1))),
-    "uniform": Look("#7F7F7F", "<", (0, (2, 2))),
-    "shuffled": Look("#8C6D1F", ">", (0, (7, 2))),
+    "original": Look(ALGORITHMS["original"], "o"),
+    "high": Look(ALGORITHMS["high"], "s"),
+    "low": Look(ALGORITHMS["low"], "v", (0, (4, 1.5))),
+    "elemmul": Look(ALGORITHMS["elemmul"], "^", (0, (6, 1.5, 1.5, 1.5))),
+    "entropy_reg": Look(ALGORITHMS["entropy_reg"], "D", (0, (3, 1))),
+    "eigen_reg": Look(ALGORITHMS["eigen_reg"], "P", (0, (1.5, 1))),
+    "high_all_rows": Look(ALGORITHMS["high_all_rows"], "*", (0, (1, 1))),
+    "sinkhorn": Look(ALGORITHMS["sinkhorn"], "X", (0, (5, 1, 1, 1))),
+    "uniform": Look(ALGORITHMS["uniform"], "<", (0, (2, 2))),
+    "shuffled": Look(ALGORITHMS["shuffled"], ">", (0, (7, 2))),
 }
 
 

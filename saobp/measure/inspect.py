@@ -41,6 +41,7 @@ from saobp.measure.inspection.measures import (
     MEASURES,
     OF_LANGUAGE_MODELS,
     chosen,
+    strength_for,
 )
 from saobp.measure.observed import Seen
 from saobp.measure.statistics import BY_ROWS, AttentionStatistics
@@ -58,11 +59,6 @@ LONGEST_CURVE = 512
 
 EXACT = 256
 """Tokens of the longest text whose GTD is exact; longer ones have fewer probes."""
-
-MINI = 0.2, 11.17e6
-"""Strength and parameters of the paper's BERT-Mini, from which Sec. 6 scales the strength of other
-sizes.
-"""
 
 
 @dataclass
@@ -271,9 +267,18 @@ def inspect(
         inspection.predictions = predictions.perplexities(
             model, tokenizer, read, factor, inspection.grid, **few
         )
-    number, strength = (3 if curve else 1), min(wanted[0], 1.0)
+    # a notebook keeps what its cells show
+    number, most = (2, 128) if curve else (1, 32)
     inspection.shown = explorer.collect(
-        model, tokenizer, read, factor=factor, strength=strength, number=number
+        model,
+        tokenizer,
+        read,
+        factor=factor,
+        strength=min(wanted[0], 1.0),
+        number=number,
+        tokens=tokens,
+        most=most,
+        spare=spare,
     )
     inspection.facts = {
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
@@ -339,18 +344,6 @@ def _several(strengths: float | Sequence[float]) -> tuple[float, ...]:
     if not several:
         raise ValueError("strengths must hold one at least; None takes the paper's rule")
     return tuple(dict.fromkeys(several))
-
-
-def strength_for(model: nn.Module) -> float:
-    """Return the paper's strength for a model's size: 0.2 times 11.17 M over its parameters (Sec.
-    6), one digit.
-
-    The paper's own 0.08 and 0.05 for its larger sizes follow. Smaller models get 0.2, the most that
-    the paper uses.
-    """
-    strength, parameters = MINI
-    count = sum(parameter.numel() for parameter in model.parameters())
-    return float(f"{strength * min(1.0, parameters / count):.1g}")
 
 
 def _measure(inspection: Inspection, model: nn.Module, sample: Sample) -> None:

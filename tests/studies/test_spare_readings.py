@@ -180,9 +180,6 @@ def test_the_table_of_results_has_every_change_and_what_the_dose_came_to():
     assert (exploratory.planned, exploratory.outcome, exploratory.note) == ("", "", "exploratory")
     answer = by_key["spare/least-r²-by-dose/high"]
     assert (answer.planned, answer.outcome) == ("primary", "supported")
-    assert (
-        answer.estimate
-        == by_key["spare/minilm-r²-of-the-sink-by-dose/high"].estimate
-    )
+    assert answer.estimate == by_key["spare/minilm-r²-of-the-sink-by-dose/high"].estimate
     halves = by_key["spare/minilm-strength-that-halves-at-64-tokens/high"].estimate
     assert halves == pytest.approx(1 / 64, rel=0.05)

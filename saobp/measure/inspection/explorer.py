@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from saobp.equations.controls import UNSEEN
 from saobp.equations.factors import WITHOUT_MESSAGES
 from saobp.measure import gtd_and_entropy
+from saobp.measure.inspection import colours
 from saobp.measure.inspection.maps import (
     encoded,
     is_causal,
@@ -35,7 +36,7 @@ from saobp.measure.inspection.maps import (
     patch_labels,
     plain_copy,
 )
-from saobp.measure.inspection.measures import FACTORS, MEASURES
+from saobp.measure.inspection.measures import FACTORS, MEASURES, strength_for
 
 FLOOR = math.log(UNSEEN)
 """Logarithm of the smallest probability that travels; what is below it travels as none."""
@@ -45,8 +46,14 @@ LEVELS = 65535
 logarithm.
 """
 
-SLIDER = tuple(step / 20 for step in range(1, 21))
+SLIDER = (0.02, 0.1, 0.2, 0.5, 1.0)
 """Strengths at which the error of the levels is measured; the page's slider goes from 0 to 1."""
+
+LENGTHS = (16, 32, 64, 128, 256)
+"""Tokens to which each text is also cut, besides as many as there are."""
+
+ROOM = 12 * 2**20
+"""Bytes of maps in a page: fewer texts, then fewer tokens, where a model has many heads."""
 
 DRAWN = {
     "column": gtd_and_entropy.column_mass_maximum,
@@ -88,50 +95,85 @@ def collect(
     *,
     factor: str = "high",
     strength: float = 0.2,
-    number: int = 3,
-    tokens: int = 28,
+    number: int = 2,
+    tokens: int = 128,
+    most: int = 128,
+    spare: str | float | None = None,
 ) -> dict[str, Any]:
-    """Return what the explorer shows: the maps of the first texts, cut to `tokens`, and where it
-    starts.
+    """Return what the explorer shows: the maps of the first texts, and where it starts.
 
-    It starts at the text, layer and head whose largest column loses most. `error` holds the largest
+    Each text is cut to `tokens`, as `saobp.inspect` does, but to `most` where that is fewer, and to
+    the shorter `LENGTHS`; each length is read alone. With more heads than `ROOM` holds there are
+    fewer texts, then fewer tokens. It starts at the text, layer and head whose largest column loses most. `error` holds the largest
     differences that the levels make to a refined probability, a largest column sum, an entropy and
-    a GTD: over these texts, all heads, all factors of the page and the strengths of `SLIDER`.
-    Raises ValueError as `saobp.inspect` does.
+    a GTD: over the longest view of these texts, all heads, all factors of the page and the strengths
+    of `SLIDER`. Raises ValueError as `saobp.inspect` does.
     """
     plain = plain_copy(model)
-    causal, shown, drains, errors = is_causal(plain), [], [], []
-    for sample in itertools.islice(encoded(plain, tokenizer, texts, tokens), number):
-        maps = torch.stack(maps_of(plain, sample))
-        # the masks of CLIP are causal, its modules are not
-        causal = causal or not bool(maps.triu(1).any())
-        levels = to_levels(maps)
-        labels = sample.labels or patch_labels(maps.shape[-1])
-        title = " ".join(labels[1:6]) + " …"
-        shown.append(
-            {"title": title, "tokens": labels, "maps": base64.b64encode(levels.tobytes()).decode()}
-        )
-        received = from_levels(levels)
-        refined = one_step(received, factor, strength, causal)
-        drains.append(received.sum(-2).amax(-1) - refined.sum(-2).amax(-1))
-        errors.append(_differences(maps, received, causal))
-    if not shown:
+    if hasattr(texts, "__iter__") and not isinstance(texts, str):
+        # read once per length
+        texts = list(texts)
+    samples = list(itertools.islice(encoded(plain, tokenizer, texts, tokens), number))
+    if not samples:
         raise ValueError("texts: none of two tokens or more")
+    short = next(encoded(plain, tokenizer, texts, LENGTHS[0]))
+    heads = sum(len(maps) for maps in maps_of(plain, short))
+    longest, number = fitting(heads, min(tokens, most), number)
+    lengths = [length for length in LENGTHS if length < longest] if short.labels else []
+    cuts = [
+        list(itertools.islice(encoded(plain, tokenizer, texts, length), number))
+        for length in (*lengths, longest)
+    ]
+    causal, shown, drains, errors = is_causal(plain), [], [], []
+    for views in zip(*cuts):
+        # a text that is shorter than two lengths is the same at both
+        views = {len(sample.labels): sample for sample in views}.values()
+        maps = [torch.stack(maps_of(plain, sample)) for sample in views]
+        # the masks of CLIP are causal, its modules are not
+        causal = causal or not bool(maps[-1].triu(1).any())
+        shown.append(_shown(maps, [sample.labels for sample in views]))
+        received = from_levels(to_levels(maps[-1]))
+        refined = one_step(received, factor, strength, causal, spare)
+        drains.append(received.sum(-2).amax(-1) - refined.sum(-2).amax(-1))
+        errors.append(_differences(maps[-1], received, causal))
+    for text, sample in zip(shown, samples):
+        text["whole"] = len(sample.labels) or len(text["views"][-1]["tokens"])
     text = max(range(len(shown)), key=lambda n: drains[n].max().item())
     layers, heads = drains[0].shape
     layer, head = divmod(int(drains[text].argmax()), heads)
+    length = len(shown[text]["views"]) - 1
     return {
         "factor": factor,
         "strength": strength,
+        "spare": spare,
+        "paper": strength_for(model),
         "causal": causal,
         "floor": FLOOR,
         "top": LEVELS,
         "layers": layers,
         "heads": heads,
-        "start": {"text": text, "layer": layer, "head": head},
+        "start": {"text": text, "length": length, "layer": layer, "head": head},
         "texts": shown,
         "error": {name: max(one[name] for one in errors) for name in errors[0]},
     }
+
+
+def fitting(heads: int, tokens: int, number: int) -> tuple[int, int]:
+    """Return how many tokens of how many texts a page has room for."""
+    # two bytes an entry, and a third more for the shorter views
+    entries = 3 * ROOM // (8 * heads)
+    longest = min(tokens, math.isqrt(entries))
+    return longest, max(1, min(number, entries // longest**2))
+
+
+def _shown(maps: list[Tensor], labels: list[list[str]]) -> dict[str, Any]:
+    """Return a text as the page has it: its title, and its tokens and maps at every length."""
+    views = []
+    for matrices, tokens in zip(maps, labels):
+        levels = base64.b64encode(to_levels(matrices).tobytes()).decode()
+        names = tokens or patch_labels(matrices.shape[-1])
+        views.append({"tokens": names, "maps": levels})
+    return {"title": " ".join(views[-1]["tokens"][1:6]) + " …", "views": views}
 
 
 def _differences(maps: Tensor, received: Tensor, causal: bool) -> dict[str, float]:
@@ -167,8 +209,11 @@ def fragment(data: dict[str, Any]) -> str:
     """Return the explorer as a piece of HTML with its style and script, which loads nothing from
     elsewhere.
     """
-    markup = asset("explorer.html").replace("{{ data }}", as_json(data))
-    return f"<style>\n{asset('explorer.css')}</style>\n{markup}<script>\n{asset('explorer.js')}</script>\n"
+    strengths = ", ".join(f"{strength:g}" for strength in SLIDER)
+    markup = asset("explorer.html").replace("{{ strengths }}", strengths)
+    markup = markup.replace("{{ data }}", as_json(data))
+    style = colours.css() + asset("explorer.css")
+    return f"<style>\n{style}</style>\n{markup}<script>\n{asset('explorer.js')}</script>\n"
 
 
 def refuse_unwritable(folder: Path) -> None:

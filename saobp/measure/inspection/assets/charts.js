@@ -24,11 +24,15 @@
       row.forEach((value, head) => {
         const share = most > least ? Math.sqrt((value - least) / (most - least)) : 0; // a sink must not bleach all others
         const cell = svg("rect", { x: left + head * size, y: top + layer * size, width: size - 1.5, height: size - 1.5, rx: 2 });
-        cell.style.fill = `color-mix(in oklab, var(${colour}) ${(100 * share).toFixed(1)}%, var(--empty))`;
+        cell.style.fill = `color-mix(in oklab, var(${colour}) calc(${share.toFixed(3)} * var(--most)), var(--empty))`;
         cell.append(svg("title", {}, `layer ${layer + 1}, head ${head + 1}: ${short(value)}`));
+        cell.addEventListener("click", () => {
+          document.querySelector(".saobp-explorer").explorer.set({ layer, head }, true);
+          document.getElementById("explorer").scrollIntoView();
+        });
         picture.append(cell);
         if (size < 30) return; // no room for a number
-        const place = { x: left + (head + 0.48) * size, y: top + (layer + 0.5) * size + 3, class: share > 0.5 ? "on" : "off" };
+        const place = { x: left + (head + 0.48) * size, y: top + (layer + 0.5) * size + 3, class: "off" };
         picture.append(svg("text", place, value.toFixed(value < 10 && most < 10 ? 2 : value < 100 ? 1 : 0)));
       });
     });
