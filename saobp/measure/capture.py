@@ -27,7 +27,9 @@ from saobp.equations.factors import OWN
 from saobp.measure.capture_files import Parts, checked_path, summary
 from saobp.measure.graph import check_threshold
 from saobp.measure.gtd_and_entropy import check_paths
-from saobp.measure.measurement import Batch, Plan, measured, size, token_classes
+from saobp.measure.inspection.maps import activations
+from saobp.measure.measurement import Attended, Batch, Plan, measured, size, token_classes
+from saobp.measure.observed import Seen, observed
 from saobp.models.apply import raw_attentions
 from saobp.models.module import Refinement
 from saobp.models.supported import maps_of_one_stack, refuse_other_objects, without_cache
@@ -89,7 +91,8 @@ def capture(
         samples, tokens, layers, heads; the plan; `matrices`: for raw and refined the means over
         samples, by layer and head, by layer ("by_layer"), over all ("overall"), by query position;
         `nan`: how many values were undefined. The columns are explained in
-        `saobp.measure.gtd_and_entropy` and `saobp.measure.graph`; `moved` is the mean total
+        `saobp.measure.gtd_and_entropy`, `saobp.measure.graph` and
+        `saobp.measure.inspection.measures`; `moved` is the mean total
         variation distance of a row from its raw one, mass_* the share of attention a class of
         tokens gets.
 
@@ -200,8 +203,8 @@ def _rows(batch: Batch) -> dict[str, Tensor]:
 
 @contextmanager
 def _visible(model: nn.Module) -> Iterator[Any]:
-    """Yield a function from inputs to the layers' (raw, refined) maps; the model is as before
-    afterwards.
+    """Yield a function from inputs and a mask of real tokens to the layers' (raw, refined) maps,
+    their calls and their massive activations; the model is as before afterwards.
     """
     # no need for the head's logits
     body = getattr(model, "base_model", model)
@@ -219,7 +222,8 @@ def _visible(model: nn.Module) -> Iterator[Any]:
     ]
     refined = any(isinstance(module, Refinement) for module in model.modules())
 
-    def attend(inputs: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    def attend(inputs: dict[str, Tensor], mask: Tensor) -> Attended:
+        calls: list[Seen] = []
         moved = {name: value.to(device) for name, value in inputs.items()} | without_cache(body)
 
         def run() -> list[Any]:
@@ -231,7 +235,9 @@ def _visible(model: nn.Module) -> Iterator[Any]:
                 maps = getattr(body(**moved, output_attentions=True), "attentions", None) or [None]
                 return [None if one is None else (one, one) for one in maps]
 
-        return maps_of_one_stack(model, run, size(inputs), "batches")
+        with observed(model, calls.append), activations(body, mask) as largest:
+            maps = maps_of_one_stack(model, run, size(inputs), "batches")
+        return Attended(maps, calls, largest)
 
     model.eval()
     if not refined:

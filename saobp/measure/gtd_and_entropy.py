@@ -166,7 +166,8 @@ def sink_rate(
 ) -> Float[Tensor, "*batch"]:
     """Share of keys that receive more than `sink` of the attention of the queries that see them.
 
-    From 0 (no sink) to 1. In a matrix without later keys only later queries see a key.
+    From 0 (no sink) to 1. In a matrix with earlier keys and no later ones, only later queries see a
+    key.
     Source: Gu et al. 2025, When attention sink emerges in language models, Sec. 3.
     """
     return _sink_rate(*padding.cut(attention, mask), sink)
@@ -301,7 +302,7 @@ def _sink_rate(attention: Tensor, real: Tensor, sink: float) -> Tensor:
     count = padding.count(real, attention)
     # queries at or after a key, and all of them
     later = real.flip(-1).cumsum(-1).flip(-1).to(attention.dtype)
-    causal = (attention.triu(1) == 0).all((-2, -1))
+    causal = (attention.triu(1) == 0).all((-2, -1)) & (attention.tril(-1) != 0).any((-2, -1))
     seen = torch.where(causal[..., None], later, count[..., None])
     received = attention.sum(-2) / seen.clamp_min(1)
     share = ((received > sink) & real).sum(-1) / count

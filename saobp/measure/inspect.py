@@ -248,7 +248,7 @@ def inspect(
         tuple(name for name in names if name in MEASURES),
         StreamedBootstrap(),
         spare=spare,
-        name=getattr(model, "name_or_path", "") or type(model).__name__,
+        name=name_of(model),
     )
     check_spare(spare, factor, causal=inspection.causal)
     read: list[Any] = []
@@ -289,6 +289,12 @@ def inspect(
         "seconds": time.perf_counter() - started,
     }
     return inspection
+
+
+def name_of(model: nn.Module) -> str:
+    """Return a model's repository, or its class where it comes from a folder or from nowhere."""
+    name = getattr(model, "name_or_path", "")
+    return type(model).__name__ if not name or Path(name).exists() else name
 
 
 def _noting(texts: Iterable[Any], read: list[Any]) -> Iterator[Any]:

@@ -18,6 +18,7 @@ from saobp.equations.padding import widened
 from saobp.measure import gtd_and_entropy
 from saobp.measure.capture_files import MATRICES, Parts
 from saobp.measure.graph import graph_measures
+from saobp.measure.observed import Seen
 from saobp.measure.streams import POSITIONS, Tally
 
 Batch = Mapping[str, Tensor]
@@ -36,6 +37,18 @@ class Plan:
     spectrum: bool
     # so many first samples' matrices are kept whole
     keep_maps: int
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What a model did on one batch."""
+
+    # (raw, refined) of each layer, (batch, head, L, L)
+    maps: list[tuple[Tensor, Tensor]]
+    # of its self-attention, where it goes through transformers' interface
+    calls: list[Seen]
+    # massive activations of each layer, where layers are numbered
+    largest: list[Float[np.ndarray, " batch"]]
 
 
 def token_classes(tokenizer: Any) -> tuple[tuple[str, ...], Int[Tensor, " vocabulary"]]:
@@ -77,13 +90,18 @@ def measured(
         raise ValueError(
             "tokenizer: the batches hold no input_ids, so there are no classes of tokens"
         )
-    layers = attend(batch)
+    mask = batch.get("attention_mask")
+    attended = attend(batch, None if mask is None else mask.bool())
+    layers = attended.maps
     shape, device = (size(batch), layers[0][0].shape[-1]), layers[0][0].device
-    mask = batch.get("attention_mask", torch.ones(shape)).to(device).bool()
+    mask = torch.ones(shape, dtype=torch.bool) if mask is None else mask
+    mask = mask.to(device).bool()
     # patches have their place for a name
     tokens = batch.get("input_ids", torch.arange(shape[1]).expand(shape))
     groups = _grouped(tokens.to(device), mask, classes) if classes else {}
     pairs = [_pair(raw, refined, mask, plan, groups) for raw, refined in layers]
+    for layer, pair in enumerate(pairs):
+        pair |= _beside(attended, layer, mask)
     joined = {name: torch.stack([pair[name] for pair in pairs]) for name in pairs[0]}
     values = {
         name: value.permute(2, 0, 3, 1).double().cpu().numpy() for name, value in joined.items()
@@ -126,6 +144,24 @@ def _pair(
     ) / 2
     moved = distance / mask.sum(-1, keepdim=True)
     return found | {"moved": torch.stack([torch.zeros_like(moved), moved])}
+
+
+def _beside(
+    attended: Attended, layer: int, mask: Bool[Tensor, "batch L"]
+) -> dict[str, Float[Tensor, "matrix batch head"]]:
+    """Return what the matrices of a layer do not hold; NaN where it cannot be seen."""
+    maps = torch.stack(attended.maps[layer]).float()
+    shape = maps.shape[:3]
+    nothing = maps.new_full(shape, torch.nan)
+    logits, norms, largest = nothing, nothing, nothing
+    if len(attended.calls) == len(attended.maps):
+        call, padded = attended.calls[layer], ~mask[:, None, :, None]
+        logits = call.scores().masked_fill(padded, -torch.inf).amax((-2, -1)).expand(shape)
+        columns = maps.masked_fill(padded, 0).sum(-2)
+        norms = torch.stack([call.sink_value_norms(side) for side in columns])
+    if len(attended.largest) == len(attended.maps):
+        largest = maps.new_tensor(attended.largest[layer])[:, None].expand(shape)
+    return {"max_logit": logits, "sink_value_norm": norms, "massive_activation": largest}
 
 
 def _one(

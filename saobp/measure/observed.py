@@ -71,7 +71,8 @@ class Seen:
         norms = norms.repeat_interleave(columns.shape[1] // norms.shape[1], 1)
         median = norms.masked_fill(columns == 0, torch.nan).nanmedian(-1).values
         sink = columns.nan_to_num().argmax(-1, keepdim=True)
-        return norms.gather(-1, sink)[..., 0] / median
+        tiny = torch.finfo(norms.dtype).tiny
+        return norms.gather(-1, sink)[..., 0] / median.clamp_min(tiny)
 
     def statistics(self, **options: Any) -> AttentionStatistics:
         """Measure the attention of this call, plain unless the options say otherwise."""

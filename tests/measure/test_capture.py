@@ -23,6 +23,7 @@ from saobp.measure.capture import capture
 from saobp.measure.capture_files import summary
 from saobp.measure.graph import graph_measures
 from saobp.measure.measurement import token_classes
+from saobp.measure.observed import observed
 
 VOCABULARY = 60
 LENGTHS = (9, 5, 12, 7, 3, 12, 8)
@@ -127,6 +128,30 @@ def test_every_row_of_the_table_is_the_diagnostic_of_one_unpadded_matrix(data, t
                 close(found[measure], values)
             close(found.moved, (attention - pair[0][layer]).abs().sum(-1).mean(-1) / 2)
             assert (found.tokens == len(tokens)).all()
+
+
+@pytest.mark.parametrize("factor", [None, "high"])
+def test_logits_values_and_hidden_states_are_those_of_one_unpadded_sequence(factor, tmp_path):
+    model = bert(factor).eval()
+    run(model, batches(3, total=20), tmp_path / "a.parquet")
+    table = frame(tmp_path / "a.parquet")
+    calls = []
+    for sample, tokens in enumerate(samples()):
+        calls.clear()
+        with torch.no_grad(), observed(model, calls.append):
+            hidden = model(tokens[None], output_hidden_states=True).hidden_states[1:]
+        for (layer, call), head in itertools.product(enumerate(calls), range(2)):
+            norms = call.value[0, head].norm(dim=-1)
+            scores = call.query[0, head] @ call.key[0, head].T / 8**0.5
+            states = hidden[layer].abs()
+            for matrix in ("raw", "refined"):
+                row = table.loc[sample, layer, head, matrix]
+                close(row.max_logit, scores.max())
+                close(row.massive_activation, states.max() / states.median())
+                maps = seen(model, tokens)[matrix == "refined"] if factor else None
+                if maps is not None:
+                    sums = maps[layer, head].sum(0)
+                    close(row.sink_value_norm, norms[sums.argmax()] / norms.median())
 
 
 def test_refinement_shows_in_the_refined_matrices_only_and_a_plain_model_is_left_as_it_was(

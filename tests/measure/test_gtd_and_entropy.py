@@ -316,3 +316,23 @@ def test_where_values_cannot_be_looked_at_the_numbers_are_the_same(function):
     assert torch.allclose(
         torch.compile(function, backend="eager", fullgraph=True)(maps), function(maps)
     )
+
+
+def test_sink_rate_and_distance_to_rank_one_of_matrices_by_hand():
+    uniform, identity = torch.full((4, 4), 0.25), torch.eye(4)
+    sink = identity[0].expand(4, 4)
+    causal = torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0], [0.4, 0.4, 0.2]])
+    for attention, rate in ((uniform, 0), (identity, 0), (sink, 0.25)):
+        assert d.sink_rate(attention) == rate
+    # received: 1.9 of 3 queries, 0.9 of 2, 0.2 of 1
+    assert d.sink_rate(causal).item() == pytest.approx(2 / 3)
+    assert d.rank_one_distance(uniform) == 0
+    assert d.rank_one_distance(sink) == 0
+    # rows are sqrt(3/4) from their mean
+    distance = d.rank_one_distance(identity).item()
+    assert distance == pytest.approx(0.75**0.5)
+    padded = torch.zeros(5, 5)
+    padded[:3, :3] = causal
+    real = torch.arange(5) < 3
+    for measure in (d.sink_rate, d.rank_one_distance):
+        assert torch.allclose(measure(padded, mask=real), measure(causal))

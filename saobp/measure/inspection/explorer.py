@@ -390,7 +390,10 @@ def cell(found: Inspection) -> str:
     """
     title = f"Attention in {found.name}"
     body = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
-    page = body + f"<body>{fragment(found.shown)}</body></html>"
+    page = (
+        body
+        + f'<body style="margin: 0; font: 15px system-ui, sans-serif">{fragment(found.shown)}</body></html>'
+    )
     rows = layer_rows(found)
     return (
         _environment()

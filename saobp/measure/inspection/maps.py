@@ -155,7 +155,8 @@ def massive(hidden: Tensor, mask: Tensor | None) -> Float[np.ndarray, " batch"]:
     for number, tokens in enumerate(hidden.detach()):
         # a picture's grid of patches is a sequence, too
         values = (tokens if mask is None else tokens[mask[number]]).float().abs()
-        ratios.append((values.max() / values.median()).item())
+        tiny = torch.finfo(values.dtype).tiny
+        ratios.append((values.max() / values.median().clamp_min(tiny)).item())
     return np.array(ratios)
 
 
