@@ -18,7 +18,7 @@ from saobp.measure.prose import prose
 from saobp.models import public
 
 PICTURE = paths.root() / "texts" / "explorer.png"
-WIDTH, HEIGHT = 1000, 720
+WIDTH, HEIGHT = 1000, 790
 HEAD = '<!doctype html><meta charset="utf-8"><style>body { font: 16px sans-serif; margin: 12px 16px; }</style>'
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -33,8 +33,9 @@ OPTIONS = (
 
 
 def take() -> bytes:
-    """Return the explorer as it opens, a PNG of 64 colours."""
-    shown = explorer.collect(*public.load("minilm"), prose(), strength=strength_of("minilm"))
+    """Return the explorer as it opens, a PNG of 128 colours."""
+    strength = strength_of("minilm")
+    shown = explorer.collect(*public.load("minilm"), prose(), strength=strength, tokens=32)
     with tempfile.TemporaryDirectory() as folder:
         page, shot = Path(folder) / "page.html", Path(folder) / "shot.png"
         page.write_text(HEAD + explorer.fragment(shown), encoding="utf-8")
@@ -44,7 +45,7 @@ def take() -> bytes:
         )
         stream = io.BytesIO()
         with PIL.Image.open(shot) as picture:
-            picture.convert("RGB").quantize(64).save(stream, "PNG", optimize=True)
+            picture.convert("RGB").quantize(128).save(stream, "PNG", optimize=True)
     return stream.getvalue()
 
 
