@@ -98,6 +98,8 @@ told.picked = { layer: it.state.layer, head: it.state.head, checked: chosen().ar
 for (const state of STATES.map((state) => ({ ...state, spare: it.spares().includes(state.spare) ? state.spare : "first" })))
   told.numbers.push({ ...it.set(state), spare: state.spare, refined: [...it.refined], shown: part("lambda").textContent });
 told.bounds = Object.keys(it.data.error).map((name) => [name, Number(part(`error-${name}`).textContent)]);
+part("change").scrollIntoView();
+told.slider.top = part("strength").closest(".xp-slide").getBoundingClientRect().top;
 told.width = [document.documentElement.scrollWidth, innerWidth];
 const out = document.createElement("pre");
 out.id = "told";
@@ -240,7 +242,8 @@ def test_the_page_starts_where_a_sink_drains_and_follows_slider_and_arrow_keys_w
     start, picked, pointed = told["start"], told["picked"], told["pointed"]
     assert {name: start[name] for name in data["start"]} == data["start"]
     assert start["after"]["column"] < start["before"]["column"] - 0.2
-    assert told["slider"] == {"before": True, "after": False, "change": False, "shown": "0.729"}
+    shown = {name: told["slider"][name] for name in ("before", "after", "change", "shown")}
+    assert shown == {"before": True, "after": False, "change": False, "shown": "0.729"}
     assert (picked["layer"], picked["head"], picked["checked"], picked["stops"]) == (
         1,
         2,
@@ -351,9 +354,11 @@ def test_text_in_the_colours_of_the_pages_has_a_contrast_of_four_and_a_half(sche
 
 
 @needs_browser
-def test_a_phone_shows_the_page_without_scrolling_sideways(causal, tmp_path):
+def test_a_phone_shows_the_page_without_scrolling_sideways_and_keeps_the_slider_in_view(causal, tmp_path):
     told, _ = browse(tmp_path, causal, width=500)
     assert told["width"][0] <= told["width"][1]
+    # in view while the last map is read
+    assert told["slider"]["top"] == 0
 
 
 def test_levels_keep_probabilities_to_a_thousandth_rows_to_one_and_forbidden_entries_at_zero():
