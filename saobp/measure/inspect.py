@@ -167,8 +167,8 @@ class Inspection:
             }
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write the page (index.html), attention.csv, attention.json, and perplexity.csv where there
-        is one, into a folder; return their paths.
+        """Write the page (index.html), attention.csv, measures.csv (what its numbers mean),
+        attention.json, and perplexity.csv where there is one, into a folder; return their paths.
 
         Raises ValueError if the folder has files of these names that no inspection wrote, and
         PermissionError if it cannot be written.
@@ -204,7 +204,7 @@ def inspect(
         inspection = saobp.inspect(model, tokenizer, "The cat sat on the mat.")
         inspection                   # in a notebook: the table and the explorer
         inspection.to_frame()        # a row per layer, head and measure
-        inspection.save("page")      # index.html, attention.csv, attention.json
+        inspection.save("page")      # index.html, attention.csv, measures.csv, attention.json
 
     Args:
         model: A transformers model that `saobp.apply` serves, an encoder or a decoder.

@@ -242,7 +242,7 @@ def test_the_command_writes_a_page_a_table_and_the_numbers(kind, folders, texts,
     if kind == "gpt2":
         row = next(line for line in printed.splitlines() if "first token (" in line)
         assert row.index(" → ") > printed.splitlines()[0].index("largest")
-    files = {"attention.csv", "attention.json", "index.html"} | (
+    files = {"attention.csv", "measures.csv", "attention.json", "index.html"} | (
         {"perplexity.csv"} if kind != "vit" else set()
     )
     assert {file.name for file in out.iterdir()} == files
@@ -602,10 +602,13 @@ def test_an_inspection_shows_itself_and_saves_what_the_command_writes(tmp_path):
     assert "saobp-explorer" in frame and "largest column sum" in shown
     assert not re.search(r"(src|href)=\"|@import|url\(", frame + shown)
     files = inspection.save(tmp_path / "page")
-    assert [file.name for file in files] == ["index.html", "attention.csv", "attention.json"]
+    names = ["index.html", "attention.csv", "measures.csv", "attention.json"]
+    assert [file.name for file in files] == names
+    words = pd.read_csv(files[2]).set_index("measure")
+    assert words.loc["gtd", "source"] == "Lee et al. 2025, Eq. 13"
     table = pd.read_csv(files[1])
     assert table.query("measure == 'column_mass_maximum'").token.notna().all()
-    told = json.loads(files[2].read_text())["measures"]["sink_rate"]
+    told = json.loads(files[3].read_text())["measures"]["sink_rate"]
     assert told["source"] == "Gu et al. 2025, Sec. 3" and told["range"]
 
 

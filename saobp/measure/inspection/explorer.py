@@ -63,10 +63,13 @@ DRAWN = {
 """What the page computes of a map."""
 
 # what `write` leaves in a folder
-FILES = ("index.html", "attention.csv", "attention.json", "perplexity.csv")
+FILES = ("index.html", "attention.csv", "measures.csv", "attention.json", "perplexity.csv")
 ASSETS = files("saobp.measure.inspection") / "assets"
 Inspection = Any
 """What `saobp.inspect` returns; its module imports this one."""
+
+WORDS = ("title", "unit", "meaning", "range", "source")
+"""What a table says of a measure."""
 
 TERMINAL = ("column_mass_maximum", "sink_rate", "entropy", "rank_one_distance", "gtd")
 """Measures in the table of a terminal, if there are any of them."""
@@ -247,8 +250,8 @@ def _inspected(folder: Path) -> bool:
 def write(
     folder: Path, name: str, found: Inspection, shown: dict[str, Any], facts: dict[str, Any]
 ) -> list[Path]:
-    """Write index.html, attention.csv, attention.json, and perplexity.csv of a language model;
-    return their paths.
+    """Write index.html, attention.csv, measures.csv, attention.json, and perplexity.csv of a language
+    model; return their paths.
 
     `shown` is what `collect` returned, `facts` what the page says of the run. All are complete
     before the first of them gets its name.
@@ -259,6 +262,7 @@ def write(
     texts = {
         "index.html": page(result, found, shown),
         "attention.csv": found.to_frame().to_csv(index=False, float_format="%.6g"),
+        "measures.csv": measures_table(found.measures).to_csv(index=False),
         "attention.json": json.dumps(result, indent=1, ensure_ascii=False) + "\n",
     }
     if found.predictions:
@@ -273,6 +277,17 @@ def write(
         for file in texts:
             os.replace(Path(temporary) / file, folder / file)
     return [folder / file for file in texts]
+
+
+def measures_table(measures: Sequence[str]) -> Any:
+    """Return a row per measure: its name, title, unit, meaning, range and source."""
+    import pandas
+
+    rows = []
+    for name in measures:
+        words = asdict(MEASURES[name])
+        rows.append({"measure": name, **{key: words[key] for key in WORDS}})
+    return pandas.DataFrame(rows)
 
 
 def summary(name: str, found: Inspection, facts: dict[str, Any]) -> dict[str, Any]:
@@ -340,12 +355,17 @@ def terminal(rows: Sequence[dict[str, Any]]) -> str:
     for row in rows:
         sink = f"{row['sink']['token'][:12]} ({row['sink']['share']:.0%})"
         cells = [row[name] for name in shown]
-        both = [f"{cell['before']:.2f} → {cell['after']:.2f}" for cell in cells]
+        both = [f"{short(cell['before'])} → {short(cell['after'])}" for cell in cells]
         lines.append(f"{row['layer']:<6}{sink:<20}" + "".join(f"{text:<22}" for text in both))
         if cells[0]["low"] is not None:
             spans = [f"[{cell['low']:+.2f}, {cell['high']:+.2f}]" for cell in cells]
             lines.append(" " * 26 + "".join(f"{text:<22}" for text in spans))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def short(value: float) -> str:
+    """Return a number with two digits after the point, or two digits where it is small."""
+    return f"{value:.2g}" if 0 < value < 0.095 else f"{value:.2f}"
 
 
 def page(result: dict[str, Any], found: Inspection, shown: dict[str, Any]) -> str:
