@@ -43,7 +43,12 @@ def damped_bias(scores: Scores, strength: float) -> Bias:
 
 
 def settled_bias(scores: Scores, strength: float) -> Bias:
-    """Return the one minimum of F, the bias of settled beliefs, in nats; `scores` are float64."""
+    """Return the one minimum of F, the bias of settled beliefs, in nats; `scores` are float64.
+
+    At strength 0 it is 0.
+    """
+    if strength == 0:
+        return torch.zeros(scores.shape[-1], dtype=scores.dtype)
 
     def value_and_gradient(b: np.ndarray) -> tuple[float, np.ndarray]:
         bias = torch.tensor(b)
