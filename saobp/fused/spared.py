@@ -35,6 +35,8 @@ def with_spared(
         spared[0] = True
         if spare == "edges":
             spared[-1] = True
+        # one row for all heads
+        return replace(call, spared=spared.expand(batch * heads, length))
     elif spare in RULES:
         spared = edges(mask, both=spare == "edges")[:, None]
     elif call.is_common and native.serves(query):

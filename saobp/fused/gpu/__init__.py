@@ -111,7 +111,7 @@ class Launch:
         self.real, self.spared = self.inputs[0], self.inputs[0]
         self.bits, self.drops = self.inputs[:1] * 2, (0, 1.0)
         if call.spared is not None:
-            self.spared = call.spared.view(torch.uint8)
+            self.spared = call.spared.contiguous().view(torch.uint8)
         if call.real is not None:
             self.real = call.real[:: self.heads].contiguous().view(torch.uint8)
         if call.dropout is not None:

@@ -160,7 +160,7 @@ class Sizes(ctypes.Structure):
         """Return those of a call with these tensors, and with what `changes_by_head` returned."""
         keys = [None if x is None else x.data_ptr() for x in (call.real, changes, call.spared)]
         counts = (*query.shape, value.shape[3], torch.get_num_threads())
-        switches = not call.exclude_self, call.spared is not None
+        switches = not call.exclude_self, len(changes) > 2
         bits, kept, threshold = (None, None), 1, 0
         if call.dropout is not None:
             bits = [x.data_ptr() for x in (call.dropout.query_bits, call.dropout.key_bits)]
@@ -171,13 +171,14 @@ class Sizes(ctypes.Structure):
 
 def changes_by_head(call: Call, query: Tensor) -> Tensor:
     """Return a row of zeros, for queries that are silent, and rows of what a message changes by
-    key: one for all heads, or where keys are spared one a head.
+    key: one for all heads, or where each spares keys of its own one a head.
     """
-    rows = 1 if call.spared is None else len(call.spared)
+    shared = call.spared is None or call.spared.stride(0) == 0
+    rows = 1 if shared else len(call.spared)
     changes = query.new_full((1 + rows, query.shape[2]), call.change)
     changes[0] = 0
     if call.spared is not None:
-        changes[1:].masked_fill_(call.spared, 0)
+        changes[1:].masked_fill_(call.spared[:rows], 0)
     return changes
 
 
