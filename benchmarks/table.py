@@ -215,10 +215,39 @@ def diagnostics(found: dict) -> str:
     return table(rows, "part", "number", "value")
 
 
+def statistics(measured: dict) -> str:
+    """Tabulate time and memory of the statistics of attention beside the matrix."""
+    frame = pd.DataFrame(measured["rows"])
+    rows = []
+    for (setting, length), ways in frame.groupby(["setting", "length"], sort=False):
+        cells = {way["way"]: way for way in ways.to_dict("records")}
+        row = [setting, f"{length:,}"]
+        for name in ("statistics", "matrix"):
+            way = cells.get(name)
+            row.append("—" if way is None else f"{way['seconds']:.3f}")
+            row.append("—" if way is None else f"{way['peak_mib']:.0f}")
+        rows.append(row)
+    head = ("statistics s", "statistics MiB", "matrix s", "matrix MiB")
+    return table(rows, "one head of width 64", "tokens", *head)
+
+
+def callback(measured: dict) -> str:
+    """Tabulate what the callback of the Trainer takes of training."""
+    rows = []
+    for row in measured["rows"]:
+        seconds = f"{row['step_seconds']:.2f}", f"{row['measurement_seconds']:.3f}"
+        rows.append([row["factor"], *seconds, f"{100 * row['share']:.2f} %"])
+    every = measured["every"]
+    return table(
+        rows, "factor", "step s", "measurement s", f"share of training, every {every} steps"
+    )
+
+
 def tables() -> str:
     """Return all tables as Markdown."""
     names = ("attention", "gpu", "pretraining", "diagnostics", "minutes")
-    attention, gpu, trained, looked, clock = (
+    names += ("attention_statistics", "attention_callback")
+    attention, gpu, trained, looked, clock, sums, logged = (
         json.loads((HERE / f"{name}.json").read_text()) for name in names
     )
     plain, least = attention["bfloat16"], attention["least"]
@@ -247,6 +276,12 @@ def tables() -> str:
     parts += [
         f"**Diagnostics.** {looked['device']['name']}; commit {looked['code']}.",
         diagnostics(looked),
+    ]
+    parts += [
+        f"**Statistics of attention**, processor time. {circumstances(sums)}",
+        statistics(sums),
+        f"**The callback of the Trainer**, processor time. {circumstances(logged)}",
+        callback(logged),
     ]
     return "\n\n".join([*parts, *minutes(clock)]) + "\n"
 
