@@ -7,6 +7,7 @@ largest number of the output, or why there is none.
 import copy
 import csv
 import inspect
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 from transformers.models.auto import modeling_auto
 
 import saobp
+from saobp.models.keywords import REFUSED
 from saobp.models.supported import self_attention_modules
 
 PARAMETERS = 20_000_000
@@ -86,7 +88,7 @@ def kinds() -> dict[str, str]:
     for mapping in CLASSES:
         for kind, name in mapping.items():
             names.setdefault(kind, name if isinstance(name, str) else name[0])
-    return {kind: name for kind, name in names.items() if hasattr(hf, name)}
+    return names
 
 
 def shrunk(fields: dict[str, Any], sizes: dict[str, Any]) -> dict[str, Any]:
@@ -320,7 +322,7 @@ def gradient_deviations(model: nn.Module, given: dict[str, Tensor]) -> dict[str,
         weights = [
             weight
             for name, weight in one.named_parameters()
-            if weight.requires_grad and "saobp" not in name
+            if weight.requires_grad and weight.numel() and "saobp" not in name
         ]
         into.append(gradients(one, given, weights))
         into.append(gradients(one, given, learned))
@@ -348,16 +350,16 @@ def checks(model: nn.Module, given: dict[str, Tensor]) -> dict[str, Any]:
             results[name] = said(error)
 
     full = first(run(model, given, use_cache=False))
-    default = first(run(model, given))
     none = refined_copy(model, "none")
     note("none = plain", lambda: apart(first(run(none, given, use_cache=False)), full))
-    note("none = plain, default call", lambda: apart(first(run(none, given)), default))
-    refined = refusal = None
+    note("plain: default call", lambda: apart(first(run(model, given)), full))
+    note("none: default call", lambda: apart(first(run(none, given)), first(run(model, given))))
+    refined = None
     try:
         refined = refined_copy(model)
+        high = first(run(refined, given, use_cache=False))
     except ValueError as error:
-        refusal = said(error)
-        results["High = literal"] = refusal
+        refined, results["High = literal"] = None, said(error)
     models = {"plain": model, "none": none} | ({} if refined is None else {"High": refined})
     if "input_ids" in given:
         causal = leak(model, given) < 1e-6
@@ -370,11 +372,12 @@ def checks(model: nn.Module, given: dict[str, Tensor]) -> dict[str, Any]:
         for name in models if model.can_generate() else ():
             note(f"{name}: generated", lambda name=name: generation(models[name], given))
     if refined is not None:
+        unrefined = literal(copy.deepcopy(model), [])
+        note("plain = literal", lambda: apart(first(run(unrefined, given, use_cache=False)), full))
         oracle = literal(copy.deepcopy(model), refined_names(refined), STRENGTH)
-        high = first(run(refined, given, use_cache=False))
         note("High = literal", lambda: apart(high, first(run(oracle, given, use_cache=False))))
         note("High moves", lambda: apart(high, full))
-        note("High, default call", lambda: apart(first(run(refined, given)), high))
+        note("High: default call", lambda: apart(first(run(refined, given)), high))
         shown = {"output_attentions": True, "use_cache": False}
         note("High, attentions", lambda: apart(first(run(refined, given, **shown)), high))
         try:
@@ -382,6 +385,66 @@ def checks(model: nn.Module, given: dict[str, Tensor]) -> dict[str, Any]:
         except Exception as error:
             results["gradients of weights"] = said(error)
     return results
+
+
+EXACT, CLOSE, GRADIENT = 1e-6, 2e-4, 2e-3
+"""The largest deviations of what is the same sum, of the same sums in another order, and of
+gradients.
+"""
+
+SENSITIVITY = 100
+"""By how much more a gradient, or a refined model, may depend on a rounding than the plain output."""
+
+LIMITS = {
+    "none = plain": EXACT,
+    "none: default call": EXACT,
+    "plain = literal": CLOSE,
+    "High = literal": CLOSE,
+    "High: default call": CLOSE,
+    "High, attentions": CLOSE,
+    "gradients of weights": GRADIENT,
+    "gradients of strengths": GRADIENT,
+    "none: last token": EXACT,
+    "High: last token": EXACT,
+}
+
+
+def faults(results: dict[str, Any]) -> list[str]:
+    """Return the checks of a row that fail: deviations that are too large, errors of a model that
+    is plain, and those of a refined one that do not say what it cannot do.
+
+    A deep recurrence lets the rounding of the plain model grow, and that of the refined one with it.
+    With padding, or with a cache, nothing is asked of a refined model whose plain one deviates.
+    """
+    limits, rounding = dict(LIMITS), results.get("plain = literal", 0.0)
+    if not isinstance(rounding, str):
+        for name in ("High = literal", "gradients of weights", "gradients of strengths"):
+            limits[name] = max(limits[name], SENSITIVITY * rounding)
+    for check in ("padded", "generated"):
+        plain = results.get(f"plain: {check}", 0.0)
+        limits[f"none: {check}"] = limits[f"High: {check}"] = (
+            CLOSE if isinstance(plain, str) or plain <= CLOSE else math.inf
+        )
+    return [
+        name for name, limit in limits.items() if name in results and fails(name, results, limit)
+    ]
+
+
+def fails(name: str, results: dict[str, Any], limit: float) -> bool:
+    """Tell whether one check of a row fails."""
+    deviation = results[name]
+    if not isinstance(deviation, str):
+        return not deviation <= limit
+    side, _, check = name.partition(": ")
+    plain = results.get(f"plain: {check}")
+    if side != "none" and (isinstance(plain, str) or deviation.startswith(REFUSALS)):
+        return False
+    return deviation != plain
+
+
+REFUSALS = tuple(
+    f"ValueError: {word}: " for word in ("model", "past_key_values", "attention_mask", *REFUSED)
+)
 
 
 def row(kind: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 NAME = "literal"
@@ -164,9 +164,10 @@ def spared(prior: Tensor, shown: Tensor, real: Tensor, spare: str | float | None
 
 
 def whole_mask(*args: Any, **kwargs: Any) -> Tensor:
-    """Build the mask that transformers leaves out where a kernel knows it by itself."""
-    skips = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
-    return sdpa_mask(*args, **kwargs | skips)
+    """Build the mask that transformers leaves out where a kernel knows it by itself; parts of a
+    model that attend without the interface add it to their scores.
+    """
+    return eager_mask(*args, **kwargs | {"allow_is_bidirectional_skip": False})
 
 
 ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
