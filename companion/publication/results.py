@@ -14,6 +14,7 @@ from companion.setup.studies import (
     FRESH_EXAM,
     PAPER_STUDY,
     PUBLIC_ENCODER,
+    PUBLIC_MODELS,
     SAY_MOST,
     load_study,
 )
@@ -21,7 +22,7 @@ from companion.setup.studies import (
 # their records hold nothing that the others do not
 SUMMARIES = ("10-tables", "11-figures")
 # studies with figures of their own
-OTHERS = (EXAM, FRESH_EXAM, PUBLIC_ENCODER)
+OTHERS = (EXAM, FRESH_EXAM, PUBLIC_ENCODER, PUBLIC_MODELS)
 # seeds of a pair: a study that has them goes before one that has fewer
 SEVERAL = 3
 

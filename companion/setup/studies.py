@@ -32,6 +32,8 @@ ENCODERS, FRESH_ENCODERS = "narrow", "scratch"
 EXAM, FRESH_EXAM = "stories", "hops"
 # with the step inserted
 PUBLIC_ENCODER = "retrofit"
+# and with sparing, by λ and length
+PUBLIC_MODELS = "spare"
 # of Original and High, 300 in each setting
 ALTERNATIONS = "cost"
 PLANNED = (
