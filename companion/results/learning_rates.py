@@ -34,18 +34,22 @@ def rows() -> Iterator[Row]:
     planned = plan.section(plan.file(), design.NAME, Learning)
     made = learning.load(planned, folder)
     study = Study(design.NAME, (), plan.studies()[design.NAME])
+    first_analysis = planned.primary.analyses[0]
     for planned_as, readings in (
         ("primary", learning.primary(made)[-1:]),
         ("secondary", learning.secondaries(made)),
     ):
         for reading in readings:
-            if reading.row.n:
+            if reading.row.n >= first_analysis:
                 yield _read(study, reading, planned_as)
-    for found in (*learning.by_hops(made), *learning.scale(made)):
-        if found.n and found.endpoint != learning.PLANNED_ENDPOINT:
-            endpoint = Endpoint(found.endpoint, "ratio of steps", -1, reference=1.0)
-            estimate = Estimate(found.estimate, found.low, found.high, found.n)
-            yield study.row(endpoint, _sides(found.contrast), estimate)
+    beside = [row for row in learning.by_hops(made) if row.n >= first_analysis]
+    beside += [row for row in learning.scale(made) if row.n == len(planned.scale.seeds)]
+    beside += learning.at_rates(made)
+    for compared in beside:
+        if compared.endpoint != learning.PLANNED_ENDPOINT:
+            endpoint = Endpoint(compared.endpoint, "ratio of steps", -1, reference=1.0)
+            estimate = Estimate(compared.estimate, compared.low, compared.high, compared.n)
+            yield study.row(endpoint, _sides(compared.contrast), estimate)
 
 
 def _read(study: Study, reading: learning.Reading, planned: str) -> Row:

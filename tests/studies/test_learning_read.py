@@ -259,3 +259,18 @@ def test_a_record_that_is_not_the_plan_s_is_refused_in_one_line(tmp_path, change
     with pytest.raises(ValueError, match=message) as error:
         read.load(PLANNED, tmp_path)
     assert "\n" not in str(error.value) and run.name in str(error.value)
+
+
+def test_the_rate_alone_and_high_at_each_rate_are_compared_on_the_seeds_that_choose():
+    compared = {(row.endpoint, row.contrast): row for row in read.at_rates(study_of(rate_times()))}
+    at = f"{read.PLANNED_ENDPOINT} at a learning rate of"
+    # Original learns at 1000 at its best rate, 0.002, and at 1500 at the others; High at 0.001
+    assert compared[f"{at} 0.001", "high / original"].estimate == pytest.approx(1000 / 1500)
+    assert compared[f"{at} 0.002", "high / original"].estimate == pytest.approx(1500 / 1000)
+    alone = compared[f"{at} 0.001", "original at its best rate / original at this rate"]
+    assert alone.estimate == pytest.approx(1000 / 1500)
+    assert alone.n == len(PLANNED.rates.seeds)
+    few = rate_times()
+    few.popitem()
+    few.pop(PLANNED.rate_runs()[0])
+    assert read.at_rates(study_of(few)) == []

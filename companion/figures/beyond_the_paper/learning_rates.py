@@ -100,10 +100,15 @@ def accuracy_at(record: Record, steps: np.ndarray) -> np.ndarray:
 
 
 def ratio_rows(study: read.Study) -> Iterator[tuple[Any, ...]]:
-    """Yield (c): the ratio of every contrast of the plan, with the outcome of the plan's rule."""
-    for line, reading in enumerate((*read.primary(study)[-1:], *read.secondaries(study))):
+    """Yield (c): the ratio of every contrast of the plan, with the outcome of the plan's rule.
+
+    Line 0 is the primary contrast. One over fewer seeds than the first analysis has is left out.
+    """
+    lines = [(0, reading) for reading in read.primary(study)[-1:]]
+    lines += enumerate(read.secondaries(study), 1)
+    for line, reading in lines:
         ratio = reading.row
-        if ratio.n < 2:
+        if ratio.n < study.planned.primary.analyses[0]:
             continue
         low, high = reading.interval
         outcome = reading.outcome or "open"

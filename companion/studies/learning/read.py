@@ -356,7 +356,30 @@ def rows(study: Study) -> list[Row]:
     """Return every comparison of the study for the table of results."""
     found = [reading.row for reading in (*primary(study)[-1:], *secondaries(study))]
     whole = [one for one in by_hops(study) if one.endpoint != PLANNED_ENDPOINT]
-    return [one for one in (*found, *whole, *scale(study)) if one.n]
+    return [one for one in (*found, *whole, *scale(study), *at_rates(study)) if one.n]
+
+
+def at_rates(study: Study) -> list[Row]:
+    """Return what the rate does, on the seeds that choose it and once all of them have run.
+
+    High / Original at each rate, and Original at its best rate / at each other one.
+    """
+    planned, best = study.planned, study.best_here()
+    if not best:
+        return []
+    width, seeds = planned.width, planned.rates.seeds
+    compared = []
+    for rate in planned.rates.values:
+        high, original = (Cell(width, arm, rate) for arm in (HIGH, ORIGINAL))
+        pairs = [((HIGH, ORIGINAL), high, original)]
+        if rate != best[ORIGINAL]:
+            sides = (f"{ORIGINAL} at its best rate", f"{ORIGINAL} at this rate")
+            pairs.append((sides, Cell(width, ORIGINAL, best[ORIGINAL]), original))
+        for sides, first, second in pairs:
+            result = study.compare(first, second, seeds, ENDPOINTS[PLANNED_ENDPOINT])
+            endpoint = f"{PLANNED_ENDPOINT} at a learning rate of {rate:g}"
+            compared.append(row(design.NAME, endpoint, sides, result))
+    return compared
 
 
 def as_text(study: Study) -> str:
@@ -371,7 +394,7 @@ def as_text(study: Study) -> str:
         rule = f"{100 * reading.level:.1f} % [{low:.2f}, {high:.2f}], p {reading.p:.2g}"
         rule += f", Holm {reading.adjusted:.2g}: {reading.outcome or 'not decided'}"
         lines.append(f"{_line(reading.row)} | {rule}")
-    lines += [_line(one) for one in (*by_hops(study), *scale(study))]
+    lines += [_line(one) for one in (*by_hops(study), *scale(study), *at_rates(study))]
     return "\n".join(lines)
 
 
