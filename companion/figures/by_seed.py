@@ -1,31 +1,21 @@
-"""Original beside High, seed by seed: sparsity (Figure 6); and largest column sum, hops and start
-of learning.
-"""
+"""Original beside High, seed by seed: any measure of attention; and sparsity (Figure 6)."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from companion.beyond import accuracy_by_hops
-from companion.beyond.plan import studies as planned_studies
-from companion.figures import style
-from companion.figures.beyond_the_paper import hops
+from companion.figures import maps, style
 from companion.records import select
 from companion.records.schema import Record
-from companion.results import answers_by_hops
 from companion.setup import labels
 from companion.setup.tasks_and_metrics import TASKS
-from companion.statistics import Estimate, estimates, mean_interval, seeds, trajectories
-from companion.tables.cells import decimal
+from companion.statistics import Estimate, estimates, mean_interval, seeds
 
-# of the questions of three hops
-LAYERS = 4
-CURVES = ("original", "uniform", "high")
 COLUMNS = ["model", "task", "seed", "algorithm", "value"]
 # Original first, as drawn
 SIDES = tuple(reversed(seeds.SIDES))
@@ -56,11 +46,23 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """
     found = pairs(frame)
     return {
+        "gap": difference(frame),
+        "seeds": labels.counted(frame["seed"].nunique(), "seed"),
         **{f"{side}_mean": found[side].mean() for side in SIDES},
         "lower": int((found["high"] < found["original"]).sum()),
         "pairs": len(found),
         "models": labels.joined([labels.model_title(name) for name in frame["model"].unique()]),
     }
+
+
+def difference(frame: pd.DataFrame) -> Estimate:
+    """High − Original over seeds, each the mean of the tasks that all seeds have, with Student's
+    interval.
+    """
+    wide = pairs(frame)
+    gaps = (wide["high"] - wide["original"]).groupby("seed")
+    whole = gaps.mean()[gaps.size() == wide.index.unique("task").size]
+    return mean_interval((whole if len(whole) else gaps.mean()).tolist())
 
 
 def pair_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
@@ -86,142 +88,31 @@ def pair_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
             ha=align,
             va="bottom",
             fontsize=7,
-            color=style.LOOKS[side].colour,
+            color=style.LOOKS[side].text,
         )
     ax.grid(axis="y", visible=False)
     return ax
 
 
 def sparsity(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw Figure 6: the share of entries below 1/L of each seed's attention, Original and High."""
-    said = numbers(frame)
-    figure = style.headed(
-        width, 0.9 + 0.15 * said["pairs"], [(style.heading(6, 0, **said), pair_axes, frame)]
-    )
-    figure.axes[0].set_xlabel("Sparsity (share of entries below 1/L)")
+    """Draw Figure 6: a head of MiniLM before and after a step, and the share of entries below 1/L of
+    each seed's attention, Original and High.
+    """
+    found, head = numbers(frame), maps.data([])
+    wide = width >= style.NARROW
+    shape = [["a", "c"], ["b", "c"]] if wide else [["a", "b"], ["c", "c"]]
+    height = max(3.6, 0.9 + 0.15 * found["pairs"]) if wide else 2.2 + 0.13 * found["pairs"]
+    figure = style.new_figure(width, min(7.0, height))
+    ratios = {"width_ratios": (1, 1.5)} if wide else {"height_ratios": (1, 2.2)}
+    axes = figure.subplot_mosaic(shape, **ratios)
+    tokens = list(head["token"][: len(head) // 2])
+    before, after = maps.both(head)
+    for name, matrix in (("a", before), ("b", after)):
+        maps.map_axes(axes[name], matrix, tokens, PowerNorm(0.5, 0, before.max()))
+        axes[name].tick_params(labelsize=4)
+        sparse = (matrix < 1 / len(matrix)).mean()
+        style.head(axes[name], name, style.heading(6, name, sparse=sparse, **maps.numbers(head)))
+    pair_axes(axes["c"], frame)
+    axes["c"].set_xlabel("Sparsity (share of entries below 1/L)")
+    style.head(axes["c"], "c", style.heading(6, "c", **found))
     return figure
-
-
-def headlines(records: Sequence[Record]) -> pd.DataFrame:
-    """One row a mark of `panel` a (x: largest column sum), b (x: step, y: percent right) or c (x,
-    y: as of `starts`).
-
-    Empty unless there are records for all three. Once the planned study on fresh seeds has been
-    analysed, b is of it.
-    """
-    columns = sides(records, "column_mass_maximum").assign(panel="a").rename(columns={"value": "x"})
-    exams = [record["metrics"].get("multihop") or [] for record in records]
-    read = accuracy_by_hops.planned([record for record in records if record["stage"] == "hops"])
-    fresh = [run for record in read for run in record["metrics"]["multihop"]]
-    analysed = len(read) >= planned_studies()["hops"].primary.analyses[0]
-    runs = fresh if analysed else max(exams, key=len, default=[])
-    curves, about = hops.means(runs), {"panel": "b", "fresh": analysed}
-    if len(curves):
-        curves = curves[curves["algorithm"].isin(CURVES) & (curves["layers"] == LAYERS)]
-        early = early_gap(runs)
-        about |= {"early": early.value, "early_low": early.low, "early_high": early.high}
-    curves = curves.rename(columns={"step": "x", "accuracy": "y"}).assign(**about)
-    parts = [columns, curves, starts(records).assign(panel="c")]
-    return pd.concat(parts, ignore_index=True) if all(map(len, parts)) else pd.DataFrame()
-
-
-def early_gap(runs: Sequence[dict[str, Any]]) -> Estimate:
-    """High − Original on three hops at the check nearest to step `EARLY`, in points."""
-    right = answers_by_hops.early(runs, LAYERS).reindex(columns=SIDES)
-    gaps = (right["high"] - right["original"]).dropna().tolist()
-    return mean_interval(gaps) if gaps else Estimate(np.nan, np.nan, np.nan, 0)
-
-
-def nearest(steps: pd.Series) -> int:
-    """The step that lies nearest to `EARLY`."""
-    return int(steps.loc[(steps - accuracy_by_hops.EARLY).abs().idxmin()])
-
-
-def starts(records: Sequence[Record]) -> pd.DataFrame:
-    """One row a run of the smallest model, of algorithms that always start to learn: step x then,
-    held-out loss y.
-    """
-    trained = select(records, "pretrain")
-    own = [run for run in trained if run["parameters"]["model"] in estimates.models(trained)[:1]]
-    frame = trajectories.starts(own).rename(columns={"start": "x", "end": "y"})
-    return frame[frame.groupby("algorithm")["x"].transform(lambda steps: steps.notna().all())]
-
-
-def headline_numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: the numbers of each panel."""
-    a, b, c = (frame[frame["panel"] == panel] for panel in "abc")
-    step, early = nearest(b["x"]), b[["early", "early_low", "early_high"]].iloc[0]
-    right = b[b["x"] == step].set_index("algorithm")["y"].reindex(CURVES)
-    r = c["x"].corr(c["y"], min_periods=3)
-    return (
-        numbers(a.rename(columns={"x": "value"}))
-        | right.to_dict()
-        | {
-            "step": step,
-            "early": style.effect(Estimate(*early, 1), 0),
-            "n": int(b["n"].max()),
-            "r": "undefined" if np.isnan(r) else decimal(r, 2),
-            "runs": len(c),
-            "end": "none" if np.isnan(r) else "higher" if r > 0 else "lower",
-            "named": "fresh" if b["fresh"].iloc[0] else "first",
-            "layers": LAYERS,
-        }
-    )
-
-
-def plot_headlines(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw the three results side by side, below five inches one above the other."""
-    a, b, c = (frame[frame["panel"] == panel] for panel in "abc")
-    said = headline_numbers(frame)
-    first, second, third = (style.heading("glance", which, **said) for which in (0, 1, said["end"]))
-    figure = style.headed(
-        width,
-        2.3,
-        [
-            (first, pair_axes, a.rename(columns={"x": "value"})),
-            (
-                second,
-                partial(hops.curve_axes, seeds=False),
-                b.rename(columns={"x": "step", "y": "accuracy"}),
-            ),
-            (third, start_axes, c),
-        ],
-    )
-    figure.axes[0].axvline(1, color="0.5", lw=0.8, ls=":")
-    figure.axes[0].set(xlim=(0, None), xlabel="Largest column sum (uniform: 1)")
-    figure.axes[1].set_ylabel("Three hops, {layers} layers (% right)".format(**said))
-    return figure
-
-
-def start_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
-    """Draw when each run started to learn against its loss at the end; Original and High in their
-    colours.
-    """
-    others = {"marker": "o", "color": "0.6", "ms": 4, "mfc": "none", "zorder": 2}
-    for algorithm, runs in frame.groupby("algorithm", sort=False):
-        look = style.LOOKS[algorithm]
-        own = (
-            {"marker": look.marker, "color": look.colour, "ms": 4.5, "zorder": 3}
-            if algorithm in SIDES
-            else others
-        )
-        ax.plot(runs["x"], runs["y"], ls="none", **own)
-    names = [
-        *((labels.algorithm_title(side), style.LOOKS[side].colour) for side in SIDES),
-        ("others", "0.5"),
-    ]
-    for place, (name, colour) in enumerate(names):
-        ax.text(
-            0.04,
-            0.95 - 0.09 * place,
-            name,
-            color=colour,
-            transform=ax.transAxes,
-            fontsize=7,
-            va="top",
-        )
-    ax.set(
-        xlabel=f"Step where training loss < {trajectories.STARTED:g} nats",
-        ylabel="Final held-out loss (nats)",
-    )
-    return ax

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
@@ -29,30 +27,35 @@ LEAST_GTD, LEAST_SCORE = 0.004, 4
 MARKER = {"Mini": 3.5, "Small": 5.5, "Medium": 7.5}
 # of that picture
 PANELS = {"accuracy": "accuracy, RACE-Middle (%)", "CC": "clustering coefficient"}
-COLUMNS = ["model", "task", "algorithm", "run", "seed", "step", "gtd", "score"]
+# points, from a run's first checkpoint to its last
+SIZES = (4, 22)
+COLUMNS = ["model", "task", "study", "algorithm", "run", "seed", "step", "gtd", "score"]
 
 
 def data(records: Sequence[Record]) -> pd.DataFrame:
-    """One row a point: model, task, algorithm, run, seed, step (empty: the finished run), gtd,
-    score.
+    """One row a point: model, task, study, algorithm, run, seed, step (empty: the finished run),
+    gtd, score.
+
+    Perplexity is of the fresh seeds alone, where there are any.
     """
-    every = product(estimates.models(records), trajectories.FOLLOWED)
-    parts = [
-        trajectories.points(records, model, task).assign(model=model, task=task)
-        for model, task in every
-    ]
-    return pd.concat([pd.DataFrame(), *filter(len, parts)], ignore_index=True).reindex(
-        columns=COLUMNS
-    )
+    parts = [pd.DataFrame()]
+    for model, task in product(estimates.models(records), trajectories.FOLLOWED):
+        runs = list(records)
+        if task == "wikitext":
+            runs = estimates.fresh_alone(records, "pretrain")
+        found = trajectories.points(runs, model, task)
+        if len(found):
+            study = estimates.study_of(runs)
+            parts.append(found.assign(model=model, task=task, study=study))
+    return pd.concat(parts, ignore_index=True).reindex(columns=COLUMNS)
 
 
 def correlation(points: pd.DataFrame) -> Estimate | None:
-    """Mean over runs of r over a run's checkpoints; over runs, centred by algorithm, where no run
+    """Mean over seeds of r over a run's checkpoints; over runs, centred by algorithm, where no run
     kept any.
     """
-    return (
-        trajectories.over_checkpoints if points["step"].notna().any() else trajectories.over_runs
-    )(points)
+    kept = points["step"].notna().any()
+    return (trajectories.over_checkpoints if kept else trajectories.over_runs)(points)
 
 
 def paper(task: str) -> float:
@@ -63,67 +66,69 @@ def paper(task: str) -> float:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: r of each task, marked where runs are too few, beside the paper's; tasks of
+    """For the caption: r of each task, marked where seeds are too few, beside the paper's; tasks of
     opposite sign.
     """
-    said, opposite = [], []
+    texts, opposite = [], []
     for (_, task), points in frame.groupby(["model", "task"], sort=False):
-        if found := correlation(points):
-            name, theirs = trajectories.FOLLOWED[task], paper(task)
-            sign = scores.sign_of(found, theirs)
-            said.append(
-                f"{name} {found.value:.2f}{', too few runs' * (sign == 'few')} ({theirs:.2f})"
-            )
-            opposite += [name] if sign == "opposite" else []
+        r = correlation(points)
+        if r is None:
+            continue
+        name = trajectories.FOLLOWED[task]
+        sign = scores.sign_of(r, paper(task))
+        few = ", too few seeds" if sign == "few" else ""
+        texts.append(f"{name} {r.value:.2f}{few} ({paper(task):.2f})")
+        if sign == "opposite":
+            opposite.append(name)
     models = labels.joined([labels.model_title(name) for name in frame["model"].unique()])
-    return {"r": "; ".join(said), "opposite": labels.joined(opposite) or "none", "models": models}
+    return {"r": "; ".join(texts), "opposite": labels.joined(opposite) or "none", "models": models}
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw one panel a task, two a row; colour is the share of training."""
+    """Draw one panel a task, two a row; colour is the algorithm, the size of a dot the share of
+    training.
+    """
     draws, models = [], frame["model"].unique()
     for model, (task, title) in product(models, trajectories.FOLLOWED.items()):
         points = frame.query("model == @model and task == @task")
-        said = heading(
-            correlation(points),
-            title + f", {labels.model_title(model)}" * (len(models) > 1),
-            paper(task),
-        )
-        draws.append((said, _task, points, task))
-    figure = style.headed(width, 2.0, draws, columns=2 if width >= style.NARROW else 4)
-    look = {
-        "location": "bottom",
-        "shrink": 0.4,
-        "aspect": 30,
-        "label": "Share of training",
-        "ticks": [0, 0.5, 1],
-    }
-    figure.colorbar(ScalarMappable(Normalize(0, 1), "viridis"), ax=figure.axes, **look)
+        name = f"{title}, {labels.model_title(model)}" if len(models) > 1 else title
+        draws.append((heading(correlation(points), name, paper(task)), _task, points, task))
+    figure = style.headed(width, 1.75, draws, columns=2)
+    _legend(figure, frame)
     return figure
 
 
 def heading(found: Estimate | None, name: str, printed: float) -> str:
-    """Whether an r has the paper's sign, with its interval and number of runs, and the paper's."""
+    """Whether an r has the paper's sign, with its interval."""
     which = scores.sign_of(found, printed) if found else "none"
-    return style.heading(3, which, name=name, paper=printed, found=found)
+    return style.heading(3, which, name=name, found=found)
 
 
 def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:
-    """Draw one task: a dot a checkpoint, by the share of training done, checkpoints of one run
-    joined.
-    """
+    """Draw one task: a dot a checkpoint, larger along training, checkpoints of one run joined."""
     if points.empty:
         ax.set_axis_off()
         ax.text(0.5, 0.5, "not run", ha="center", va="center", transform=ax.transAxes, color="0.35")
         return
     for _, run in points.groupby("run", sort=False):
-        ax.plot(run["gtd"], run["score"], color="0.8", lw=0.6, zorder=1)
-    steps = points["step"].astype(float)
-    done = (steps / steps.groupby(points["run"]).transform("max")).fillna(1.0).astype(float)
-    ax.scatter(
-        points["gtd"], points["score"], c=done, cmap="viridis", vmin=0, vmax=1, s=6, lw=0, zorder=2
-    )
+        look = style.LOOKS[run["algorithm"].iloc[0]]
+        share = (run["step"].astype(float) / run["step"].max()).fillna(1.0)
+        sizes = SIZES[0] + (SIZES[1] - SIZES[0]) * share
+        ax.plot(run["gtd"], run["score"], color=look.colour, lw=0.5, alpha=0.35, zorder=1)
+        ax.scatter(
+            run["gtd"],
+            run["score"],
+            s=sizes,
+            color=look.colour,
+            marker=look.marker,
+            alpha=0.7,
+            lw=0,
+            zorder=2,
+        )
     ax.set(xlabel="Mean GTD", ylabel="Perplexity" if task == "wikitext" else "Score (%)")
+    seeds = labels.counted(points["seed"].nunique(), "seed")
+    said = style.minus(f"{seeds}\nthe paper: r {paper(task):.2f}")
+    ax.text(1, 0.03, said, ha="right", va="bottom", fontsize=6.5, transform=ax.transAxes)
     if task == "wikitext":
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -134,6 +139,21 @@ def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:
         style.at_least(ax, "y", LEAST_SCORE)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=3, min_n_ticks=2))
     style.at_least(ax, "x", LEAST_GTD)
+
+
+def _legend(figure: Figure, frame: pd.DataFrame) -> None:
+    """Name the algorithms, and what the size of a dot says."""
+    handles = []
+    for name in labels.ALGORITHMS:
+        if name in set(frame["algorithm"]):
+            look, title = style.LOOKS[name], labels.algorithm_title(name)
+            mark = {"marker": look.marker, "color": look.colour, "ms": 4}
+            handles.append(Line2D([], [], lw=0.5, label=title, **mark))
+    for size, title in zip(SIZES, ("first checkpoint", "last")):
+        mark = {"marker": "o", "color": "0.4", "ms": size**0.5, "mew": 0}
+        handles.append(Line2D([], [], ls="", label=title, **mark))
+    lines = 4 if figure.get_figwidth() >= style.NARROW else 2
+    figure.legend(handles=handles, loc="outside upper center", ncols=lines)
 
 
 def failed_run(table1: pd.DataFrame) -> Figure:

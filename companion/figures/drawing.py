@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from companion.figures import by_seed, correlations, grids, gtd_beside_graph_measures, maps, style
+from companion.figures import (
+    by_seed,
+    correlations,
+    glance,
+    grids,
+    gtd_beside_graph_measures,
+    maps,
+    style,
+)
 from companion.figures.beyond_the_paper import (
     costs,
     decoders,
@@ -18,10 +26,10 @@ from companion.figures.beyond_the_paper import (
     hops,
     inserted,
     learning_rates,
-    strengths,
 )
 from companion.records.schema import Record
 from companion.setup import labels
+from companion.setup.studies import FRESH_ENCODERS
 from companion.setup.tasks_and_metrics import GRAPHS_OF
 from companion.statistics import estimates, trajectories
 from companion.tables import captions, render
@@ -50,8 +58,6 @@ class Drawing(NamedTuple):
     sizes: tuple[str, ...] = ()
     algorithms: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
-    # whether it sets records of several studies side by side
-    several: bool = False
 
     def reads(self, record: Record) -> bool:
         """Whether the figure shows something of a record."""
@@ -74,19 +80,21 @@ _GRIDS = {
     )
     for number, tasks in grids.GRIDS.items()
 }
-_GRAPH = (
-    gtd_beside_graph_measures.plot,
-    gtd_beside_graph_measures.numbers,
-    ("attention",),
-    "graph",
+_GRAPH = partial(
+    Drawing,
+    gtd_beside_graph_measures.data,
+    numbers=gtd_beside_graph_measures.numbers,
+    stages=("attention",),
+    part="graph",
+    tasks=TASK,
 )
 _PERFORMANCE = partial(Drawing, correlations.data, correlations.plot, correlations.numbers, RUNS)
 FIGURES: dict[Number, Drawing] = {
     1: Drawing(maps.data, maps.plot, maps.numbers),
-    2: Drawing(gtd_beside_graph_measures.points, *_GRAPH, algorithms=("original",), tasks=TASK),
+    2: _GRAPH(plot=gtd_beside_graph_measures.original, algorithms=SIDES),
     3: _PERFORMANCE(sizes=("mini",), tasks=FOLLOWED),
     4: _GRIDS[4],
-    5: Drawing(gtd_beside_graph_measures.binned, *_GRAPH, tasks=TASK),
+    5: _GRAPH(plot=gtd_beside_graph_measures.every),
     6: Drawing(
         partial(by_seed.sides, measure="sparsity"),
         by_seed.sparsity,
@@ -97,32 +105,26 @@ FIGURES: dict[Number, Drawing] = {
     7: _GRIDS[7],
     8: _GRIDS[8],
     9: _PERFORMANCE(sizes=("small", "medium"), tasks=FOLLOWED),
-    "glance": Drawing(
-        by_seed.headlines,
-        by_seed.plot_headlines,
-        by_seed.headline_numbers,
-        ("pretrain", "attention", "beyond", "hops"),
-        several=True,
+    "differences": Drawing(
+        partial(grids.data, grids.ALL_TASKS),
+        grids.differences,
+        grids.numbers,
+        ("attention",),
+        algorithms=SIDES,
     ),
-    "gains": Drawing(
-        gains.data, gains.plot, gains.numbers, ("pretrain", "finetune"), algorithms=SIDES
-    ),
+    "glance": Drawing(glance.data, glance.plot, glance.numbers, ("attention",), algorithms=SIDES),
+    "gains": Drawing(gains.data, gains.plot, gains.numbers, ("finetune",), algorithms=SIDES),
     "length": Drawing(costs.length_data, costs.length_figure, costs.numbers, ("cost",), "lengths"),
     "retrofit": Drawing(
         inserted.data, inserted.plot, inserted.numbers, ("retrofit-untrained",), "similarity"
     ),
     "decoders": Drawing(decoders.data, decoders.plot, decoders.numbers, ("decoder",), "leak"),
-    "hops": Drawing(hops.ends, hops.plot_ends, hops.end_numbers, ("beyond",), "multihop"),
-    "learning": Drawing(hops.curves, hops.plot_curves, hops.curve_numbers, ("beyond",), "multihop"),
+    "hops": Drawing(hops.ends, hops.plot_ends, hops.end_numbers, ("beyond", "hops"), "multihop"),
+    "learning": Drawing(
+        hops.curves, hops.plot_curves, hops.curve_numbers, ("beyond", "hops"), "multihop"
+    ),
     "rates": Drawing(
         learning_rates.data, learning_rates.plot, learning_rates.numbers, ("learning",)
-    ),
-    "strength": Drawing(
-        lambda found: strengths.of(found[0]["metrics"]["strengths"]),
-        strengths.plot,
-        strengths.numbers,
-        ("beyond",),
-        "strengths",
     ),
     "dose": Drawing(dose.data, dose.plot, dose.numbers, ("dose",), "cells"),
     "tokens": Drawing(
@@ -134,9 +136,6 @@ FIGURES: dict[Number, Drawing] = {
     ),
 }
 OUR_OWN = tuple(number for number in FIGURES if isinstance(number, str))
-PAPER_FORMS = {
-    f"{number}-paper": drawing._replace(plot=grids.paper_form) for number, drawing in _GRIDS.items()
-}
 
 
 def stem(number: Number) -> str:
@@ -149,21 +148,24 @@ def words(number: Number) -> dict[str, str]:
     "needs".
     """
     said = captions.of(style.CAPTIONS)
-    return {"title": f"Figure {number}"} | said[int(number[0]) if number in PAPER_FORMS else number]
+    return {"title": f"Figure {number}"} | said[number]
 
 
 def found(number: Number) -> Drawing:
-    """The figure of a number or name, `PAPER_FORMS` among them. Raises ValueError for another."""
-    every = FIGURES | PAPER_FORMS
-    if number not in every:
-        others = ", ".join((*OUR_OWN, *PAPER_FORMS, "claims"))
+    """The figure of a number or name. Raises ValueError for another."""
+    if number not in FIGURES:
+        others = ", ".join((*OUR_OWN, "claims"))
         raise ValueError(f"number: the paper has no Figure {number}; choose 1 to 9 or {others}")
-    return every[number]
+    return FIGURES[number]
 
 
 def relevant(number: Number, records: Sequence[Record]) -> list[Record]:
-    """The records that Figure `number` reads."""
-    return [record for record in records if found(number).reads(record)]
+    """The records that Figure `number` reads: of fresh seeds, where an algorithm has any."""
+    chosen = [record for record in records if found(number).reads(record)]
+    chosen = estimates.deciding(chosen, [FRESH_ENCODERS])
+    # of the planned exam, which stands for notebook 12's
+    exams = [record for record in chosen if record["stage"] == "hops"]
+    return exams or chosen
 
 
 def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
@@ -173,8 +175,7 @@ def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     what it needs.
     """
     drawing, chosen = found(number), relevant(number, records)
-    if not drawing.several:
-        estimates.study_of(chosen)
+    estimates.study_of(chosen)
     frame = drawing.data(chosen) if chosen or not drawing.stages else pd.DataFrame()
     if frame.empty:
         raise FigureError(

@@ -1,5 +1,5 @@
-"""Figures 4, 7 and 8: GTD and entropies by layer and head, High minus Original; the paper's own
-form beside it.
+"""Figures 4, 7 and 8: GTD and entropies by layer and head, a line an algorithm, as the paper has
+them; and a forest of High minus Original.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from companion.figures import style
@@ -21,8 +20,13 @@ from companion.records.schema import Record
 from companion.setup import labels
 from companion.setup.tasks_and_metrics import TASKS
 from companion.statistics import estimates, on_scale
+from companion.statistics.seeds import SIDES
 
-GRIDS = {4: ("race", "squad", "sst2"), 7: ("squad",), 8: ("sst2",)}
+GRIDS = {4: ("race",), 7: ("squad",), 8: ("sst2",)}
+# of the forest
+ALL_TASKS = ("race", "squad", "sst2")
+# unit of a panel of the forest -> what is measured in it
+UNITS = {"": "GTD", "nats": "Entropy"}
 
 
 class Panel(NamedTuple):
@@ -54,23 +58,24 @@ def data(tasks: Sequence[str], records: Sequence[Record]) -> pd.DataFrame:
     """One row a point of refined attention by layer or head x, from 1 (0: all): mean over runs with
     95 % interval.
 
-    `of` is "level", or "difference" for the same seed's Original taken off. Of several runs each
-    has its own rows, with its `seed`. Heads of several runs of an algorithm have nothing but a
+    `of` is "level" or, of High, "difference" for the same seed's Original taken off. Of several runs
+    each has its own rows, with its `seed`. Heads of several runs of an algorithm have nothing but a
     number in common: they are in order of entropy.
     """
     rows = []
     for model, task, (panel, about) in product(estimates.models(records), tasks, PANELS.items()):
         runs = select(records, "attention", model=model, task=task)
-        own = {name: select(runs, algorithm=name) for name in estimates.algorithms(records)}
-        several = max(map(len, own.values())) > 1
-        curves = {name: _curves(found, panel, in_order=several) for name, found in own.items()}
-        plain = curves.get("original", pd.DataFrame())
-        for name, own in curves.items():
-            rows += [
-                (model, task, name, "level", panel, *point) for point in _points(own, about.top)
-            ]
-            apart = plain[:0] if name == "original" else (own - plain).dropna(how="all")
-            rows += [(model, task, name, "difference", panel, *point) for point in _points(apart)]
+        of_algorithm = {name: select(runs, algorithm=name) for name in estimates.algorithms(runs)}
+        several = max(map(len, of_algorithm.values()), default=0) > 1
+        curves = {
+            name: _curves(some, panel, in_order=several) for name, some in of_algorithm.items()
+        }
+        for name, levels in curves.items():
+            points = _points(levels, about.top)
+            rows += [(model, task, name, "level", panel, *point) for point in points]
+        if {"high", "original"} <= curves.keys():
+            apart = (curves["high"] - curves["original"]).dropna(how="all")
+            rows += [(model, task, "high", "difference", panel, *p) for p in _points(apart)]
     return pd.DataFrame(rows, columns=COLUMNS).astype({"seed": "Int64"})
 
 
@@ -108,23 +113,28 @@ def _points(curves: pd.DataFrame, top: float | None = None) -> list[tuple[float 
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: High's change of GTD over all layers by task, how many intervals of changes
-    include 0, seeds.
+    """For the caption: High's change of each measure, tasks, seeds of High and Original and of the
+    others; how many intervals lie above and below 0.
     """
-    over = changes(frame)
-    known, gtd = (
-        over.dropna(subset="low"),
-        over[over["panel"] == "gtd"].set_index(["model", "task"])[ENDS],
-    )
-    several, digits = frame["model"].nunique() > 1, PANELS["gtd"].digits
-    said = [
-        f"{TASKS[task].title}{f', {labels.model_title(model)},' * several} {style.change(*row, digits)}"
-        for (model, task), row in gtd.iterrows()
-    ]
-    layers = changes(frame, "panel == 'gtd' and x > 0").dropna(subset="low")
-    include, flat = (len(own.query("low <= 0 <= high")) for own in (known, layers))
-    counts = {"include": include, "known": len(known), "flat": flat, "layers": len(layers)}
-    return {"gtd": "; ".join(said), "seeds": frame["runs"].max(), **counts}
+    over = changes(frame).dropna(subset="low")
+    texts = []
+    for row in over.itertuples():
+        about = PANELS[row.panel]
+        change = style.change(row.value, row.low, row.high, about.digits)
+        texts.append(f"{about.title} {change}")
+    level = frame[(frame["of"] == "level") & frame["seed"].isna()]
+    sides = level["algorithm"].isin(SIDES)
+    counts = {
+        "seeds": level[sides]["runs"].max(),
+        "others": level[~sides]["runs"].max() if (~sides).any() else 0,
+        "above": int((over["low"] > 0).sum()),
+        "below": int((over["high"] < 0).sum()),
+        "known": len(over),
+    }
+    tasks = labels.joined([TASKS[task].title for task in frame["task"].unique()])
+    models = labels.joined([labels.model_title(name) for name in frame["model"].unique()])
+    changed = "; ".join(texts) or "undefined, of one seed"
+    return {"changes": changed, "tasks": tasks, "models": models, **counts}
 
 
 def changes(frame: pd.DataFrame, layers: str = "x == 0") -> pd.DataFrame:
@@ -144,78 +154,68 @@ def _panels(frame: pd.DataFrame) -> list[tuple[str, str, Panel, pd.DataFrame]]:
     ]
 
 
-def plot(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw High minus Original, a row a model and task, a column a measure; in a narrow figure two
-    a row.
+def differences(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw High minus Original over all layers or heads: a row a task and measure, a dot a seed; GTD
+    above, what is in nats below.
     """
-    cells, draws, wide = _panels(frame), [], width >= style.NARROW
-    for *_, about, own in cells:
-        over = changes(own)[ENDS].itertuples(index=False)
-        said = ": ".join(
-            [about.title, *(f"{style.change(*row, about.digits)} {about.unit}" for row in over)]
-        )
-        draws.append(
-            (said, difference_axes, own[(own["of"] == "difference") & (own["x"] > 0)], about.least)
-        )
-    figure = style.headed(width, 1.7 if wide else 1.5, draws, columns=4)
-    for place, (ax, (model, task, about, own)) in enumerate(zip(figure.axes, cells)):
-        runs = own["runs"].max()
-        if place >= len(cells) - 4 or not wide:
-            ax.set_xlabel(about.axis + ", lowest first" * bool(about.axis == "Head" and runs > 1))
-        if place % 4 == 0:
-            name = TASKS[task].title + f"\n{labels.model_title(model)}" * (
-                frame["model"].nunique() > 1
-            )
-            ax.set_ylabel(f"{name} (n = {runs})\nminus Original")
-    colour = style.LOOKS["high"].colour
-    mark = {"color": colour, "marker": "o", "ms": 2.4, "mfc": "none", "mew": 0.6}
-    handles = [
-        Line2D(
-            [], [], **mark | {"marker": "s", "ms": 3.5, "mfc": colour}, lw=1.4, label="High, mean"
-        ),
-        Line2D([], [], **mark, ls="none", label="a seed"),
-        Patch(color=colour, alpha=0.15, lw=0, label="95 % band of High"),
-        Line2D([], [], color="0.7", lw=0.8, label="other algorithms"),
-    ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=4 if wide else 2)
+    units = {unit: [key for key, about in PANELS.items() if about.unit == unit] for unit in UNITS}
+    tasks = frame["task"].unique()
+    heights = [len(keys) * len(tasks) for keys in units.values()]
+    row = 0.2 if width >= style.NARROW else 0.36
+    figure = style.new_figure(width, 1.1 + row * sum(heights))
+    axes = figure.subplots(len(units), 1, height_ratios=heights)
+    over = frame[(frame["of"] == "difference") & (frame["x"] == 0)]
+    over = over[over["model"] == frame["model"].iloc[0]]
+    for letter, ax, (unit, keys) in zip("ab", axes, units.items()):
+        rows = over[over["panel"].isin(keys)]
+        _forest(ax, rows, list(product(keys, tasks)), "\n" if width < style.NARROW else " ")
+        ax.set_xlabel(f"High − Original ({unit})" if unit else "High − Original")
+        means = rows[rows["seed"].isna()].dropna(subset="low")
+        counts = {
+            "higher": int((means["low"] > 0).sum()),
+            "lower": int((means["high"] < 0).sum()),
+            "all": len(means),
+            "name": UNITS[unit],
+        }
+        style.head(ax, letter, style.heading("differences", 0, **counts))
     return figure
 
 
-def difference_axes(ax: Axes, frame: pd.DataFrame, least: float) -> None:
-    """Draw High minus Original with its band and a dot a seed; the other algorithms grey, as far as
-    the axis goes.
+def _forest(
+    ax: Axes, frame: pd.DataFrame, places: Sequence[tuple[str, str]], between: str
+) -> None:
+    """Draw a row a measure and task, named with what stands `between` them: the mean with its
+    interval, and each seed's difference.
     """
-    ax.axhline(0, color="0.5", lw=0.8, ls=":")
-    high, colour = frame[frame["algorithm"] == "high"], style.LOOKS["high"].colour
-    mean, runs = high[high["seed"].isna()], high[high["seed"].notna()]
-    if len(high):
-        ax.plot(mean["x"], mean["value"], color=colour, marker="s", lw=1.4, zorder=3)
-        ax.plot(runs["x"], runs["value"], "o", color=colour, ms=2.4, mfc="none", mew=0.6, zorder=4)
-        ax.fill_between(mean["x"], mean["low"], mean["high"], color=colour, alpha=0.15, lw=0)
-        reach = 1.15 * max(high[ENDS].abs().max().max(), least)
-        ax.set_ylim(-reach, reach)
-    others = frame[(frame["algorithm"] != "high") & frame["seed"].isna()]
-    for algorithm, own in others.groupby("algorithm", sort=False):
-        ax.plot(own["x"], own["value"], color="0.7", lw=0.8, zorder=1)
-        if (most := own["value"].max()) > ax.get_ylim()[1]:
-            said = f"↑ {labels.algorithm_title(algorithm)}, to {most:+.2f}"
-            ax.text(0.98, 0.04, said, ha="right", color="0.35", fontsize=6, transform=ax.transAxes)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
-    ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
+    look, names = style.LOOKS["high"], []
+    ax.axvline(0, color="0.4", lw=0.6)
+    for row, (panel, task) in enumerate(places):
+        found = frame[(frame["panel"] == panel) & (frame["task"] == task)]
+        seeds = found[found["seed"].notna()]["value"]
+        names.append(f"{PANELS[panel].title},{between}{TASKS[task].title}")
+        ax.plot(seeds, [row + 0.22] * len(seeds), "o", color="0.45", ms=2.4, mfc="none", mew=0.6)
+        for mean in found[found["seed"].isna()].itertuples():
+            ax.hlines(row - 0.1, mean.low, mean.high, color=look.colour, lw=1.6)
+            ax.plot(mean.value, row - 0.1, look.marker, color=look.colour, ms=4)
+    style.rows(ax, names)
 
 
-def paper_form(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw the grid as the paper has it: each algorithm's own level, a row a model and task."""
-    cells = _panels(frame)
-    figure, axes = style.panels(width, len(cells), 1.4, columns=4)
-    for place, (ax, (_, task, about, own)) in enumerate(zip(axes, cells)):
-        level = own[(own["of"] == "level") & own["seed"].isna() & (own["x"] > 0)]
-        for algorithm, points in level.groupby("algorithm", sort=False):
-            ax.plot(points["x"], points["value"], **style.line_style(algorithm))
+def plot(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw a line an algorithm, a row a model and task, a column a measure; in a column of a page two
+    a row.
+    """
+    draws = []
+    for _, _, about, points in _panels(frame):
         title = f"{about.title} ({about.unit})" if about.unit else about.title
-        ax.set(title=title, xlabel=about.axis, ylabel=TASKS[task].title if place % 4 == 0 else "")
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
-        style.at_least(ax, "y", about.least)
+        over = changes(points)[ENDS].itertuples(index=False)
+        change = [style.change(*row, about.digits) for row in over]
+        draws.append((": ".join([title, *change]), level_axes, points, about))
+    figure = style.headed(width, 1.9, draws, columns=4)
+    for place, ax in enumerate(figure.axes):
+        if place % 4 == 0:
+            model, task, *_ = _panels(frame)[place]
+            several = frame["model"].nunique() > 1
+            ax.set_ylabel(TASKS[task].title + f"\n{labels.model_title(model)}" * several)
     shown = [name for name in labels.ALGORITHMS if name in set(frame["algorithm"])]
     handles = [
         Line2D([], [], **style.line_style(name), label=labels.algorithm_title(name))
@@ -224,3 +224,15 @@ def paper_form(frame: pd.DataFrame, width: float) -> Figure:
     lines = ceil(len(handles) / int(width / 0.85))
     figure.legend(handles=handles, loc="outside upper center", ncols=ceil(len(handles) / lines))
     return figure
+
+
+def level_axes(ax: Axes, frame: pd.DataFrame, about: Panel) -> None:
+    """Draw each algorithm's mean by layer or head."""
+    level = frame[(frame["of"] == "level") & frame["seed"].isna() & (frame["x"] > 0)]
+    for algorithm, points in level.groupby("algorithm", sort=False):
+        front = 3 if algorithm in SIDES else 2
+        ax.plot(points["x"], points["value"], zorder=front, **style.line_style(algorithm))
+    several = about.axis == "Head" and frame["runs"].max() > 1
+    ax.set_xlabel("Head, lowest first" if several else about.axis)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
+    style.at_least(ax, "y", about.least)

@@ -1,207 +1,281 @@
 """GTD against clustering and betweenness of the token graph: of BERT-Mini Original (Figure 2), of
-all (Figure 5).
+every algorithm (Figure 5).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 
 from companion.figures import style
 from companion.paper import numbers as printed
 from companion.records import select
 from companion.records.schema import Record
+from companion.results import gtd_correlations
 from companion.setup import labels
 from companion.setup.tasks_and_metrics import GRAPHS_OF
-from companion.statistics import estimates
-from companion.statistics.trajectories import LEAST
-from companion.tables import cells
+from companion.statistics import Estimate, estimates
 
-GRAPH_TITLES = {
-    "clustering": "Clustering (Barrat)",
-    "onnela": "Clustering (Onnela)",
+TITLES = {
+    "clustering_barrat": "Clustering (Barrat)",
+    "clustering_onnela": "Clustering (Onnela)",
     "betweenness": "Betweenness",
 }
+# measured on every sample of a head; the other one is a head's mean over samples
+BY_SAMPLE = {"clustering_barrat": "clustering", "betweenness": "betweenness"}
 # the paper's r; of which clustering is open
-CLAIM_OF = {"clustering": "C18", "onnela": "C18", "betweenness": "C19"}
-COLUMNS = ["model", "algorithm", "seed", "measure", "gtd", "value"]
-# points up to which each is drawn
-DRAWN_ALONE = 500
-BINNED = [*COLUMNS, "r", "n"]
-# hexagons of a cloud, both axes from 0 to 1
-GRID = {"gridsize": (75, 40), "extent": (0, 1, 0, 1), "mincnt": 1}
+CLAIM_OF = {"clustering_barrat": "C18", "clustering_onnela": "C18", "betweenness": "C19"}
+COLUMNS = ["model", "algorithm", "seed", "measure", "gtd", "value", "r", "n"]
+# edges of the cells in which points are counted; betweenness of 40 tokens stays below 1,000
+GTD_EDGES = np.linspace(0, 1, 81)
+EDGES = {
+    "clustering_barrat": np.linspace(0, 1, 51),
+    "betweenness": np.expm1(np.linspace(0, np.log1p(1000), 51)),
+}
+# of a panel's height and width that its histograms take
+MARGIN = 0.14
+# r of 1 has no z
+NEARLY_ONE = 1 - 1e-9
 
 
-def points(records: Sequence[Record]) -> pd.DataFrame:
-    """Figure 2: one row a point, a head on a sample (of Onnela's clustering a head, mean over
-    samples).
+def data(records: Sequence[Record]) -> pd.DataFrame:
+    """Two kinds of rows: r over the heads of a run (n heads); and cells with n points, a head on a
+    sample (of Onnela's clustering a head).
     """
     (model, *_), parts = estimates.models(records), []
     for name in estimates.algorithms(records):
-        for run in select(records, "attention", model=model, algorithm=name, task=GRAPHS_OF):
-            matrix, graph = estimates.matrix(run), run["metrics"]["graph"]
-            gtd, onnela = (np.ravel(matrix.get(key) or []) for key in ("gtd", "clustering_onnela"))
-            pairs = {
-                measure: (graph["gtd"], graph[measure]) for measure in ("clustering", "betweenness")
-            }
-            for measure, pair in (pairs | {"onnela": (gtd[: len(onnela)], onnela)}).items():
-                about = {
-                    "model": model,
-                    "algorithm": name,
-                    "seed": run["parameters"].get("seed"),
-                    "measure": measure,
-                }
-                parts.append(
-                    pd.DataFrame(np.array(pair, dtype=float).T, columns=COLUMNS[-2:]).assign(
-                        **about
-                    )
-                )
-    return pd.concat(parts, ignore_index=True)[COLUMNS]
+        runs = select(records, "attention", model=model, algorithm=name, task=GRAPHS_OF)
+        for measure in TITLES:
+            parts += [_r(run, measure) for run in runs]
+            parts.append(_points(runs, measure).assign(algorithm=name))
+    whole = pd.concat(parts, ignore_index=True).assign(model=model)
+    return whole.reindex(columns=COLUMNS).astype({"seed": "Int64", "n": int})
 
 
-def binned(records: Sequence[Record]) -> pd.DataFrame:
-    """Figure 5: r and n per measure, algorithm and seed; the clouds' hexagons, n points in each."""
-    found = points(records)
-    parts = [correlations(found)]
-    for algorithm, own in (
-        found[found["measure"] == "clustering"].dropna().groupby("algorithm", sort=False)
-    ):
-        hexagons = Figure().subplots().hexbin(own["gtd"], own["value"], **GRID)
-        x, y = hexagons.get_offsets().T.round(4)
-        cloud = {
-            "algorithm": algorithm,
-            "measure": "clustering",
-            "gtd": x,
-            "value": y,
-            "n": hexagons.get_array(),
-        }
-        parts.append(pd.DataFrame(cloud).astype({"n": int}))
-    whole = pd.concat(parts, ignore_index=True).assign(model=found["model"].iloc[0])
-    return whole.reindex(columns=BINNED).astype({"seed": "Int64"})
+def _r(run: Record, measure: str) -> pd.DataFrame:
+    """The row of a run's r over heads."""
+    z = gtd_correlations.fisher(run, measure)
+    row = {
+        "algorithm": run["parameters"]["algorithm"],
+        "seed": run["parameters"]["seed"],
+        "measure": measure,
+        "r": np.nan if z is None else np.tanh(z),
+        "n": np.size(estimates.matrix(run).get("gtd") or []),
+    }
+    return pd.DataFrame([row])
 
 
-def correlations(frame: pd.DataFrame) -> pd.DataFrame:
-    """Pearson's r of GTD and each measure within each seed: measure, algorithm, seed, r (NaN:
-    undefined), n.
+def _points(runs: Sequence[Record], measure: str) -> pd.DataFrame:
+    """The cells of a measure: gtd and value in their middle, and how many points lie there."""
+    if measure not in BY_SAMPLE:
+        pairs = [
+            (np.ravel(matrix["gtd"]), np.ravel(matrix[measure]))
+            for matrix in map(estimates.matrix, runs)
+            if matrix.get(measure)
+        ]
+        gtd, value = np.hstack(pairs) if pairs else (np.array([]), np.array([]))
+        cells = pd.DataFrame({"gtd": gtd.astype(float), "value": value.astype(float)}).dropna()
+        return cells.assign(measure=measure, n=1)
+    graphs = [run["metrics"]["graph"] for run in runs]
+    gtd, value = (
+        np.hstack([np.array(graph[key], dtype=float) for graph in graphs] or [[]])
+        for key in ("gtd", BY_SAMPLE[measure])
+    )
+    known = np.isfinite(gtd) & np.isfinite(value)
+    counts, *edges = np.histogram2d(gtd[known], value[known], (GTD_EDGES, EDGES[measure]))
+    x, y = ((edge[1:] + edge[:-1]) / 2 for edge in edges)
+    rows, columns = np.nonzero(counts)
+    found = {"gtd": x[rows], "value": y[columns], "n": counts[rows, columns].astype(int)}
+    return pd.DataFrame(found).round(5).assign(measure=measure)
+
+
+def of_runs(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of r over the heads of a run."""
+    return frame[frame["gtd"].isna()]
+
+
+def over_seeds(frame: pd.DataFrame, measure: str) -> Estimate | None:
+    """Mean r of a measure with its interval, over the seeds that High has, as the table of results
+    has it; None where no run has one.
     """
-    if "r" in frame:
-        return frame[frame["gtd"].isna()][["measure", "algorithm", "seed", "r", "n"]]
-    groups = frame.dropna().groupby(["measure", "algorithm", "seed"], sort=False)
-    r = groups[["gtd", "value"]].corr(min_periods=LEAST).xs("gtd", level=-1)["value"]
-    return pd.DataFrame({"r": r, "n": groups.size()}).reset_index()
+    runs = of_runs(frame)
+    runs = runs[runs["measure"] == measure].dropna(subset="r")
+    names = [name for name in labels.PAPER_ALGORITHMS if name in set(runs["algorithm"])]
+    if not names:
+        return None
+    first = "high" if "high" in names else names[0]
+    seeds = set(runs.loc[runs["algorithm"] == first, "seed"])
+    of_seed = {name: set(runs.loc[runs["algorithm"] == name, "seed"]) for name in names}
+    alike = runs[runs["algorithm"].isin([name for name in names if of_seed[name] == seeds])]
+    z = np.arctanh(alike["r"].clip(-NEARLY_ONE, NEARLY_ONE))
+    by_seed = [list(values) for _, values in z.groupby(alike["seed"])]
+    return gtd_correlations.over_heads(by_seed, alike["n"].median())
+
+
+def paper(measure: str) -> float:
+    """The paper's r."""
+    return printed.load().claim(CLAIM_OF[measure])
+
+
+def where(r: Estimate | None, theirs: float) -> str:
+    """Whether an r's interval, to the digits that are read, lies "below" the paper's r, "above" it
+    or holds it ("at"); "alone" of one seed, "none" without an r.
+    """
+    if r is None:
+        return "none"
+    if r.seeds < 2:
+        return "alone"
+    low, high = round(r.low, 2), round(r.high, 2)
+    return "below" if high < theirs else "above" if low > theirs else "at"
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: the span of r over seeds (and algorithms) of each measure, the paper's, how
-    many of both.
-    """
-    found, paper = correlations(frame), printed.load()
-    return {name: _span(found[found["measure"] == name]["r"]) for name in GRAPH_TITLES} | {
-        "paper_clustering": paper.claim("C18"),
-        "paper_betweenness": paper.claim("C19"),
-        "seeds": labels.counted(found["seed"].nunique(), "seed"),
-        "algorithms": found["algorithm"].nunique(),
+    """For the caption: r of each measure with its interval, the paper's, and how many of what."""
+    runs = of_runs(frame)
+    r = {measure: over_seeds(frame, measure) for measure in TITLES}
+    known = [found for found in r.values() if found is not None]
+    return r | {
+        "paper_clustering": paper("clustering_barrat"),
+        "paper_betweenness": paper("betweenness"),
+        "seeds": labels.counted(max((found.seeds for found in known), default=0), "seed"),
+        "algorithms": runs["algorithm"].nunique(),
     }
 
 
-def _span(r: pd.Series) -> str:
-    return cells.span(r.dropna(), 2) if r.notna().any() else "undefined"
+def heading(frame: pd.DataFrame, measure: str) -> str:
+    """Where the interval of r lies beside the paper's."""
+    r, theirs = over_seeds(frame, measure), paper(measure)
+    return style.heading(2, where(r, theirs), title=TITLES[measure], r=r, paper=theirs)
 
 
-def _beside_paper(r: pd.DataFrame, measure: str, n: int = 0) -> tuple[str, bool]:
-    """The heading that says where r over runs (of n points) lies beside the paper's, and whether as
-    far from 0.
+def original(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw Figure 2: three clouds of Original with their histograms, and r of each seed."""
+    draws, held = [], []
+    for measure, title in TITLES.items():
+        cells = frame[frame["gtd"].notna() & (frame["measure"] == measure)]
+        cells = cells[cells["algorithm"] == "original"]
+        draws.append((heading(frame, measure), _cloud, cells, measure))
+        if where(over_seeds(frame, measure), paper(measure)) == "at":
+            held.append(title)
+    draws.append((style.heading(2, "held", held=held), _strip, frame, list(TITLES)))
+    figure = style.headed(width, 2.0 if width >= style.NARROW else 1.72, draws, columns=2)
+    for ax, measure in zip(figure.axes, TITLES):
+        ax.set(xlabel="GTD", ylabel=TITLES[measure])
+    return figure
+
+
+def every(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw Figure 5: a row an algorithm, the clouds of clustering and betweenness, and r of each
+    seed.
     """
-    theirs, own = printed.load().claim(CLAIM_OF[measure]), r[r["measure"] == measure]["r"]
-    where = "below" if own.max() < theirs else "above" if own.min() > theirs else "around"
-    where = where if own.notna().any() else ""
-    numbers = {"title": GRAPH_TITLES[measure], "span": _span(own), "paper": theirs, "n": n}
-    said = style.heading(2, "measure", where=where, **numbers)
-    return said, where in ("around", "above" if theirs > 0 else "below")
-
-
-def plot(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw Figure 2, the three clouds of one algorithm and r of each seed; or r by algorithm
-    (`every`).
-    """
-    algorithms = [name for name in labels.ALGORITHMS if name in set(frame["algorithm"])]
-    if len(algorithms) > 1:
-        return every(frame, width, algorithms)
-    r, draws, reached, groups = correlations(frame), [], [], {}
-    for measure, title in GRAPH_TITLES.items():
-        own = frame[frame["measure"] == measure].dropna(subset=["gtd", "value"])
-        head, reaches = _beside_paper(r, measure, len(own))
-        draws.append((head, _cloud, own, algorithms[0], title))
-        reached += [title] * reaches
-        groups[title] = (r[r["measure"] == measure], CLAIM_OF[measure])
-    seeds = labels.counted(r["seed"].nunique(), "seed")
-    reach = style.heading(2, "reach", reached=reached, measures=[*groups], seeds=seeds)
-    return style.headed(width, 2.1, [*draws, (reach, _strip, groups)], columns=2)
-
-
-def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figure:
-    """Draw r of each seed by algorithm, a panel a measure; on a page the clouds of Barrat's
-    clustering below.
-    """
-    r, draws = correlations(frame), []
-    for measure in GRAPH_TITLES:
-        own = r[r["measure"] == measure]
-        rows = {labels.algorithm_title(name): own[own["algorithm"] == name] for name in algorithms}
-        groups = {name: (found, CLAIM_OF[measure]) for name, found in rows.items()}
-        draws.append((_beside_paper(r, measure)[0], _strip, groups))
-    limits = {"xlim": (frame["gtd"].min() - 0.02, frame["gtd"].max() + 0.02), "ylim": (-0.03, 1.03)}
-    for algorithm in algorithms if width >= style.NARROW else ():
-        own = frame[frame["gtd"].notna() & (frame["algorithm"] == algorithm)]
-        span = _span(r[(r["measure"] == "clustering") & (r["algorithm"] == algorithm)]["r"])
-        said = style.heading(
-            2, "algorithm", title=labels.algorithm_title(algorithm), span=span, n=own["n"].sum()
+    shown = [name for name in labels.ALGORITHMS if name in set(frame["algorithm"])]
+    figure = style.new_figure(width, min(7.0, 0.5 + 1.05 * len(shown)))
+    grid = figure.subplots(len(shown), 3, sharex="col", squeeze=False)
+    points = frame[frame["gtd"].notna()]
+    reach = (points["gtd"].min() - 0.02, min(1, points["gtd"].max() + 0.08))
+    for row, (axes, name) in enumerate(zip(grid, shown)):
+        for ax, measure in zip(axes, BY_SAMPLE):
+            cells = points[(points["algorithm"] == name) & (points["measure"] == measure)]
+            _cloud(ax, cells, measure)
+            ax.set_xlim(reach)
+        _strip(
+            axes[2], frame[frame["algorithm"] == name], list(TITLES), named=width >= style.NARROW
         )
-        draws.append((said, _cloud, own, algorithm, GRAPH_TITLES["clustering"], limits))
-    return style.headed(width, 1.9, draws, columns=3)
+        axes[0].set_ylabel(labels.algorithm_title(name), color=style.LOOKS[name].text)
+        if row == len(shown) - 1:
+            axes[0].set_xlabel("GTD")
+            axes[1].set_xlabel("GTD")
+        else:
+            axes[2].set_xlabel("")
+    for letter, ax, measure in zip("ab", grid[0], BY_SAMPLE):
+        style.head(ax, letter, style.heading(5, 0, title=TITLES[measure]))
+    style.head(grid[0][2], "c", style.heading(5, 1))
+    return figure
 
 
-def _cloud(
-    ax: Axes,
-    points: pd.DataFrame,
-    algorithm: str,
-    title: str,
-    limits: Mapping[str, Any] | None = None,
-) -> None:
-    """Draw the points of one algorithm and measure: hexagons, darker where more are; few points
-    singly.
+def _cloud(ax: Axes, cells: pd.DataFrame, measure: str) -> None:
+    """Draw how many points lie where, in the colour of their algorithm, darker: more; a histogram
+    of each axis at the top and on the right.
     """
-    colour = style.LOOKS[algorithm].colour
-    binned = {"C": points["n"], "reduce_C_function": np.sum, **GRID} if "n" in points else {}
-    if binned or len(points) > DRAWN_ALONE:
-        shades = LinearSegmentedColormap.from_list("cloud", ["#E8E8E8", colour, "black"])
-        look = {"gridsize": 26, "mincnt": 1, "bins": "log", "cmap": shades, "lw": 0.1}
-        ax.hexbin(points["gtd"], points["value"], **look | binned)
+    if cells.empty:
+        ax.text(0.5, 0.5, "undefined", ha="center", transform=ax.transAxes, color="0.35")
+        return
+    colour = style.LOOKS[cells["algorithm"].iloc[0]].colour
+    if measure in EDGES:
+        edges = (GTD_EDGES, EDGES[measure])
+        counts, *_ = np.histogram2d(cells["gtd"], cells["value"], edges, weights=cells["n"])
+        shades = LinearSegmentedColormap.from_list("cloud", [style.tint(colour), colour, "black"])
+        masked = np.ma.masked_equal(counts.T, 0)
+        ax.pcolormesh(*edges, masked, norm=LogNorm(1, counts.max()), cmap=shades, rasterized=True)
     else:
-        ax.plot(points["gtd"], points["value"], "o", color=colour, ms=2.6, mfc="none", mew=0.6)
-    ax.set(xlabel="GTD", ylabel=title, **(limits or {}))
+        high = cells["value"].max() * 1.05
+        edges = (GTD_EDGES, np.linspace(0, high, 31))
+        counts, *_ = np.histogram2d(cells["gtd"], cells["value"], edges)
+        ax.plot(cells["gtd"], cells["value"], "o", color=colour, ms=2.4, mfc="none", mew=0.5)
+    if measure == "betweenness":
+        ax.set_yscale("function", functions=(np.log1p, np.expm1))
+        ax.set_yticks([0, 1, 10, 100], ["0", "1", "10", "100"])
+    elif measure in EDGES:
+        ax.set_yticks([0, 0.5, 1])
+    used = np.flatnonzero(counts.sum(0))[-1] + 1
+    low, high = edges[1][0], edges[1][used]
+    top = np.expm1(np.log1p(high) * 1.25) if measure == "betweenness" else high * 1.25
+    ax.set_ylim(low - 0.02 * top * (measure != "betweenness"), top)
+    ax.set_xlim(cells["gtd"].min() - 0.02, cells["gtd"].max() + 0.08)
+    _histograms(ax, counts, edges, colour)
 
 
-def _strip(ax: Axes, groups: Mapping[str, tuple[pd.DataFrame, str]]) -> None:
-    """Draw r of each seed as a dot, a row a group, and the paper's r (the name of its claim) as a
-    bar.
+def _histograms(
+    ax: Axes, counts: np.ndarray, edges: tuple[np.ndarray, np.ndarray], colour: str
+) -> None:
+    """Draw the sums of a panel's cells along its top and its right side."""
+    look = {"color": colour, "alpha": 0.45, "lw": 0}
+    across, up = counts.sum(1), counts.sum(0)
+    heights = 1 - MARGIN + MARGIN * across / across.max()
+    kept = across > 0
+    ax.bar(
+        edges[0][:-1][kept],
+        heights[kept] - (1 - MARGIN),
+        np.diff(edges[0])[kept],
+        bottom=1 - MARGIN,
+        align="edge",
+        transform=ax.get_xaxis_transform(),
+        **look,
+    )
+    kept = up > 0
+    ax.barh(
+        edges[1][:-1][kept],
+        MARGIN * up[kept] / up.max(),
+        np.diff(edges[1])[kept],
+        left=1 - MARGIN,
+        align="edge",
+        transform=ax.get_yaxis_transform(),
+        **look,
+    )
+
+
+def _strip(ax: Axes, frame: pd.DataFrame, measures: Sequence[str], *, named: bool = True) -> None:
+    """Draw r over the heads of each run as a dot, a row a measure, the mean's interval where there
+    are several algorithms, and the paper's r as a bar.
     """
-    paper = printed.load()
-    for place, (rows, claim) in enumerate(groups.values()):
-        for row in rows.dropna().itertuples():
-            ax.plot(
-                row.r,
-                place,
-                "o",
-                color=style.LOOKS[row.algorithm].colour,
-                ms=4,
-                mfc="none",
-                mew=0.8,
-            )
-        ax.vlines(paper.claim(claim), place - 0.32, place + 0.32, color="black", lw=1.6)
+    runs = of_runs(frame).dropna(subset="r")
+    several = runs["algorithm"].nunique() > 1
+    for place, measure in enumerate(measures):
+        found = runs[runs["measure"] == measure]
+        for side, (name, dots) in enumerate(found.groupby("algorithm", sort=False)):
+            look, apart = style.LOOKS[name], 0.18 * side * several
+            mark = {"color": look.colour, "ms": 3, "mfc": "none", "mew": 0.6}
+            ax.plot(dots["r"], [place + apart] * len(dots), look.marker, **mark)
+        r = over_seeds(frame, measure) if several else None
+        if r is not None and r.seeds > 1:
+            ax.hlines(place - 0.18, r.low, r.high, color="black", lw=1.4)
+            ax.plot(r.value, place - 0.18, "o", color="black", ms=3)
+        ax.vlines(paper(measure), place - 0.36, place + 0.36, color=style.PAPER, lw=1.6)
     ax.axvline(0, color="0.5", lw=0.8, ls=":")
-    style.rows(ax, [*groups], 0.5, 0.5)
-    ax.set(xlim=(-1, 1), xlabel="Pearson's r with GTD")
+    short = {"clustering_barrat": "CC", "clustering_onnela": "Onnela", "betweenness": "BC"}
+    style.rows(ax, [TITLES[name] if named else short[name] for name in measures], 0.5, 0.5)
+    ax.set(xlim=(-1, 1), xlabel="Pearson's r with GTD" if named else "r with GTD")

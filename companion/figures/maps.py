@@ -18,11 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from companion.figures import style
+from companion.results import example_head
 from companion.setup import labels, paths
 from companion.setup.sizes_and_strengths import SIZES
 
-# the tracked numbers
-EXAMPLE = "data/examples/minilm.json"
 # the column of one key's mass, numbered from 0
 KEY = "key {}"
 # names of at most so many tokens fit beside a map
@@ -37,15 +36,8 @@ SHOWN = 6
 MARK = "#D55E00"
 
 
-def load_example() -> dict[str, Any]:
-    """Return model, strength (nats), text, tokens, heads (layer, head, largest column before and
-    after), one map.
-    """
-    return json.loads((paths.root() / EXAMPLE).read_text(encoding="utf-8"))
-
-
 def make_example(strength: float) -> dict[str, Any]:
-    """Run MiniLM with High on `SENTENCE`, for `load_example`; raises PublicModelError where MiniLM
+    """Run MiniLM with High on `SENTENCE`, for `results.example_head.load`; raises PublicModelError where MiniLM
     is not there.
     """
     from companion.beyond import message_rounds
@@ -82,7 +74,7 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """One row a query of MiniLM's head before ("raw") and after ("refined") the step, with the mass
     on each key.
     """
-    found, parts = load_example(), []
+    found, parts = example_head.load(), []
     about = {"query": range(len(found["tokens"])), "token": found["tokens"]}
     about |= {name: found[name] for name in ("model", "strength")}
     for side in BEFORE_AND_AFTER:
@@ -106,21 +98,11 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     moves.
     """
     raw, refined = both(frame)
-    top, first = int(raw.sum(0).argmax()), frame.iloc[0]
-    # mean share of a row's mass
-    moved = np.abs(refined - raw).sum() / 2 / len(raw)
-    return {
-        "model": labels.model_title(first["model"]),
-        "layer": first["layer"],
-        "head": first["head"],
-        "strength": first["strength"],
-        "tokens": len(raw),
-        "token": frame["token"].iloc[top],
-        "place": top,
-        "before": raw.sum(0)[top],
-        "after": refined.sum(0)[top],
-        "moved": 100 * moved,
-    }
+    first = frame.iloc[0]
+    found = example_head.numbers(raw, refined, first["strength"])
+    about = {name: first[name] for name in ("layer", "head", "strength")}
+    about |= {"model": labels.model_title(first["model"]), "tokens": len(raw)}
+    return about | found | {"token": frame["token"].iloc[found["place"]]}
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
@@ -147,7 +129,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
         {"token": tokens, "mass": raw[:, top], "colour": a.images[0].norm(raw[:, top])}
     )
     words = column[column["token"].str.isalpha() & (column["token"].str.len() > 3)].head(4)
-    _factor_graph(d, words, said["token"], said["strength"])
+    _factor_graph(d, words, said)
     for at, (letter, ax) in enumerate(zip("abcd", (a, b, c, d))):
         style.head(ax, letter, style.heading(1, at, **said))
     return figure
@@ -174,25 +156,28 @@ def _columns(ax: Axes, before: np.ndarray, after: np.ndarray, tokens: Sequence[s
     everywhere.
     """
     places, top = np.arange(len(tokens)), before.argmax()
+    right = top > len(tokens) / 2
     for values, name, shift, title in (
         (before, "original", -0.2, "softmax"),
         (after, "high", 0.2, "after one step"),
     ):
-        colour = style.LOOKS[name].colour
-        ax.bar(places + shift, values, 0.4, color=colour, label=title)
-        ax.text(top + 0.6, values[top], f"{values[top]:.1f}", color=colour, va="top", fontsize=6)
+        look = style.LOOKS[name]
+        ax.bar(places + shift, values, 0.4, color=look.colour, label=title)
+        beside = {"ha": "right" if right else "left", "va": "top", "fontsize": 6}
+        at = top - 0.6 if right else top + 0.6
+        ax.text(at, values[top], f"{values[top]:.1f}", color=look.text, **beside)
     ax.axhline(1, color="0.5", lw=0.8, ls=":")
     ax.set_xticks(places, tokens, rotation=90, fontsize=5.5)
-    ax.set(yscale="symlog", ylabel="Column sum", xlim=(-0.8, len(tokens) - 0.2), ylim=(0, None))
-    ax.set_yticks([0, 1, 10], ["0", "1", "10"])
+    ax.set(ylabel="Column sum", xlim=(-0.8, len(tokens) - 0.2), ylim=(0, None))
     ax.grid(axis="x", visible=False)
-    ax.legend(loc="upper right")
+    ax.legend(loc="upper left" if right else "upper right")
 
 
-def _factor_graph(ax: Axes, rows: pd.DataFrame, key: str, strength: float) -> None:
+def _factor_graph(ax: Axes, rows: pd.DataFrame, head: dict[str, Any]) -> None:
     """Draw one update of key k in row j: other rows (token, mass on k, colour) send it a message by
-    their factor.
+    their factor; the product is over all of them.
     """
+    key, strength = head["token"], head["strength"]
     ax.set(xlim=(-1.3, 5.4), ylim=(-2.0, len(rows) - 0.3), xticks=[], yticks=[])
     ax.set_axis_off()
     middle, look = (len(rows) - 1) / 2, {"va": "center", "fontsize": 7}
@@ -229,6 +214,8 @@ def _factor_graph(ax: Axes, rows: pd.DataFrame, key: str, strength: float) -> No
         )
     ax.plot(4.1, middle, "o", color="black", markersize=7)
     ax.text(4.35, middle, f"$b_j(k)$,\n$k$ = {key}", ha="left", **look)
+    product = f"all {head['tokens'] - 1} rows:\n×{head['product']:.2f}"
+    ax.text(3.1, middle + 0.95, product, ha="center", va="bottom", fontsize=7)
     ax.text(0, -0.65, "$A_{ik}$ in panel a", ha="center", va="top", fontsize=7)
     ax.text(1.3, -0.65, r"$\psi$: 1 on equal keys, else $e^{\lambda}$;", va="top", fontsize=7)
     ax.text(1.3, -1.3, r"so $k$ is multiplied by $1-(1-e^{-\lambda})A_{ik}$", va="top", fontsize=7)
@@ -277,5 +264,6 @@ def plot_tokens(frame: pd.DataFrame, width: float) -> Figure:
 
 if __name__ == "__main__":
     paths.write_text(
-        paths.root() / EXAMPLE, json.dumps(make_example(SIZES["minilm"].strength)) + "\n"
+        paths.root() / example_head.EXAMPLE,
+        json.dumps(make_example(SIZES["minilm"].strength)) + "\n",
     )

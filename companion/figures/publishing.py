@@ -27,6 +27,8 @@ from companion.tables import captions, render
 
 FORMATS = ("pdf", "svg", "png", "csv")
 TRACKED_FORMATS = ("pdf", "png", "csv")
+# the picture that README shows to phones, in its column form
+PHONE = ("png", "figure-glance")
 # no dates and no versions inside: equal figures are equal files
 METADATA = {
     "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
@@ -111,8 +113,7 @@ def publish(
 
     `hashes` are those of the records' files (`records.hashes`); `with_claims` writes the table of
     results and the claims too; `others`, of other studies, draw a figure for which `records` have no
-    run, and join them in a figure of several studies; rows of `first` come first in every table. Of
-    a figure without its runs the manifest gives the reason; its dates are those of runs, so that
+    run; rows of `first` come first in every table. Of a figure without its runs the manifest gives the reason; its dates are those of runs, so that
     the same records give the same bytes.
     """
     folder, every = Path(folder), [*first, *records]
@@ -125,6 +126,8 @@ def publish(
     draws, missing, written = {}, {}, {}
     if with_claims:
         written |= {"results": [table.write(folder)], "claims": fifteen.write(folder)}
+        # as the glance reads it
+        table.read.cache_clear()
         frame = claims.data(fifteen.decided())
         draws["figure-claims"] = (claims.plot, frame)
         words = {"title": drawing.words("claims")["title"], "caption": claim_caption(frame)}
@@ -204,10 +207,10 @@ def _both_widths(
         begun = {}
         for name, draw in draws.items():
             begun[name] = [processes.submit(_save, *draw, folder / name, formats)]
-            if "pdf" in formats:
-                begun[name].append(
-                    processes.submit(_save, *draw, folder / f"{name}-column", ["pdf"], style.COLUMN)
-                )
+            column = [kind for kind in formats if kind == "pdf" or (kind, name) == PHONE]
+            if column:
+                stem = folder / f"{name}-column"
+                begun[name].append(processes.submit(_save, *draw, stem, column, style.COLUMN))
         done = {name: [one.result() for one in both] for name, both in begun.items()}
     return {
         name: ([path for files, _ in both for path in files], both[0][1])
@@ -219,10 +222,9 @@ def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | st
     """The figures that both can draw, with the name of the one of `others`:
     "figure-strength-stories".
     """
-    single = [number for number in drawing.OUR_OWN if not drawing.FIGURES[number].several]
     theirs = {
         number: drawing.relevant(number, others)
-        for number in single
+        for number in drawing.OUR_OWN
         if drawing.relevant(number, records)
     }
     return {
@@ -233,11 +235,9 @@ def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | st
 
 
 def origin(number: int | str, records: Sequence[Record], others: Sequence[Record]) -> list[Record]:
-    """The records behind a figure: of `records`, where these have none of what it shows of
-    `others`, or of both.
+    """The records behind a figure: of `records`, or where these have none of what it shows of
+    `others`.
     """
-    if drawing.FIGURES[number].several:
-        return drawing.relevant(number, [*records, *others])
     return drawing.relevant(number, records) or drawing.relevant(number, others)
 
 

@@ -39,6 +39,27 @@ LEAST = 3.0
 NARROW = 6.25
 
 
+# of text with the page (WCAG 2.2, level AA)
+READABLE = 4.5
+# the paper's own number, among ours
+PAPER = "#B22222"
+
+
+def contrast(colour: Any) -> float:
+    """Return the contrast of a colour with white, from 1 to 21 (WCAG 2.2)."""
+    parts = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in mpl.colors.to_rgb(colour)
+    ]
+    luminance = 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+    return 1.05 / (luminance + 0.05)
+
+
+def tint(colour: str, share: float = 0.25) -> str:
+    """Return a colour mixed with white, of which `share` is the colour."""
+    return mpl.colors.to_hex([1 - share * (1 - part) for part in mpl.colors.to_rgb(colour)])
+
+
 class Look(NamedTuple):
     """How one algorithm is drawn in every figure."""
 
@@ -46,6 +67,14 @@ class Look(NamedTuple):
     marker: str
     # as matplotlib has it
     dash: Any = "solid"
+
+    @property
+    def text(self) -> str:
+        """The colour as text: darkened until its contrast with white reaches `READABLE`."""
+        red, green, blue = mpl.colors.to_rgb(self.colour)
+        while contrast((red, green, blue)) < READABLE:
+            red, green, blue = (0.97 * part for part in (red, green, blue))
+        return mpl.colors.to_hex((red, green, blue))
 
 
 LOOKS = {
@@ -119,7 +148,9 @@ def head(ax: Axes, letter: str, text: str) -> Axes:
     """Head a panel with its bold letter (none if empty) and what it shows, broken to the width it
     has.
     """
-    inches = ax.figure.get_figwidth() / ax.get_subplotspec().get_gridspec().ncols
+    place = ax.get_subplotspec()
+    share = len(place.colspan) / place.get_gridspec().ncols
+    inches = ax.figure.get_figwidth() * share
     text = (
         minus(text)
         .replace(" %", "\N{NO-BREAK SPACE}%")
@@ -164,7 +195,7 @@ def label_ends(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str]) ->
     places = isotonic_regression(places - steps).x + steps
     places -= max(0.0, places[-1] - 1.0)
     for name, place in zip(order, places):
-        colour = LOOKS[name].colour
+        colour = LOOKS[name].text
         ax.text(
             1.02, place, names[name], color=colour, va="center", fontsize=7, transform=ax.transAxes
         )

@@ -152,8 +152,8 @@ def item(usual: str, others: str) -> Callable[[Callable], Callable]:
 def figure(**asked: Any) -> None:
     """Draw a single figure for reuse.
 
-    NUMBER is 1 to 9; 4-paper, 7-paper, 8-paper: the paper's own form; or glance, gains, length,
-    retrofit, decoders, hops, learning, strength, tokens, claims.
+    NUMBER is 1 to 9, or glance, differences, gains, length, retrofit, decoders, hops, learning,
+    tokens, claims.
     """
     _single("figure", **asked)
 

@@ -9,6 +9,7 @@ from companion import figures, records, tables
 from companion.results import claims
 from companion.setup import paths
 from companion.setup.studies import (
+    ENCODERS,
     EXAM,
     EXERCISE,
     FRESH_EXAM,
@@ -18,6 +19,7 @@ from companion.setup.studies import (
     SAY_MOST,
     load_study,
 )
+from companion.statistics.estimates import FRESH
 
 # their records hold nothing that the others do not
 SUMMARIES = ("10-tables", "11-figures")
@@ -120,10 +122,12 @@ def draw(folder: Path) -> list[Path]:
     """
     source, own = (paths.results(study) for study in (shown_study(), PAPER_STUDY))
     first, hashes = (records.load(own), records.hashes(own)) if source != own else ([], {})
+    for folder_of in (source, *map(paths.results, FRESH)):
+        hashes |= records.hashes(folder_of)
     return figures.publish(
-        records.load(source),
+        shown(shown_study()),
         folder,
-        hashes | records.hashes(source),
+        hashes,
         with_claims=True,
         first=first,
         others=_others(),
@@ -131,6 +135,17 @@ def draw(folder: Path) -> list[Path]:
             item for study in OTHERS for item in records.hashes(paths.results(study)).items()
         ),
     )
+
+
+def shown(study_name: str) -> list[dict[str, Any]]:
+    """Return the tracked records of a study, and those of its fresh seeds under their own study's
+    name.
+    """
+    found = records.load(paths.results(study_name))
+    for fresh in FRESH if study_name == ENCODERS else ():
+        runs = records.load(paths.results(fresh))
+        found += [run | {"study": fresh} for run in runs]
+    return found
 
 
 def _others() -> list[dict[str, Any]]:
@@ -168,7 +183,7 @@ def single(
     if study_name and study_name.endswith((".yaml", ".yml")):
         study_name = load_study(study_name).name
     name = study_name or shown_study()
-    found = records.load(study_name or paths.results(name))
+    found = records.load(study_name) if study_name else shown(name)
     if not found:
         load_study(study_name)
         raise FileNotFoundError(
@@ -177,7 +192,7 @@ def single(
     # a planned study's records may name what they train like
     study = name if paths.results(name).is_dir() else ""
     if kind == "figure":
-        if number in figures.FIGURES and (study_name is None or figures.FIGURES[number].several):
+        if number in figures.FIGURES and study_name is None:
             found = figures.origin(number, found, _others())
         made = figures.write(number, found, folder, formats, width=width)
         return made[0], [study] if study_name and study else _studies(found)

@@ -30,6 +30,7 @@ SLOPE = Endpoint(
 )
 SLOPE_AT_END = replace(SLOPE, name=f"{SLOPE.name} at the last step", planned="")
 AHEAD = Endpoint("accuracy over training", "seeds")
+THREE_HOPS = "accuracy on three hops over training"
 KNOWN = Endpoint("three hops known at the end", "runs", of_what="runs")
 DIVIDED = Endpoint("three-hop paths known in part", "runs", of_what="runs")
 STRENGTH = Endpoint("strength in the exam", "nats")
@@ -90,7 +91,7 @@ def _of_exam(study: Study, runs: Runs, recipe: dict[str, Any]) -> Iterator[Row]:
                 title = labels.algorithm_title(algorithm)
                 levels = replace(endpoint, unit="percent")
                 yield study.level(levels, title, values.mean(), len(values))
-    yield from _known(study, runs)
+    yield from _by_depth(study, runs)
     yield study.level(STRENGTH, "High", recipe["strength"])
     yield study.level(CHANCE, "one of all chains", 100 / runs[0]["chains"])
 
@@ -108,14 +109,29 @@ def early(runs: Runs, layers: int | None = None) -> pd.DataFrame:
     return by_depth.dropna().mean(axis=1).unstack("algorithm")
 
 
-def _known(study: Study, runs: Runs) -> Iterator[Row]:
-    """Yield how many of the deepest runs of each algorithm know three hops at their end."""
-    frame = accuracy_by_hops.scores(runs).query("layers == @DEEP and hops == 3")
-    for algorithm in SHOWN:
-        right = frame[frame["algorithm"] == algorithm]["accuracy"]
-        if len(right):
-            known = int((right >= accuracy_by_hops.KNOWN).sum())
-            yield study.level(KNOWN, labels.algorithm_title(algorithm), known, len(right))
+def _by_depth(study: Study, runs: Runs) -> Iterator[Row]:
+    """Yield, of each depth, High − Original on three hops over training, and how many runs of each
+    algorithm know three hops at their end.
+    """
+    curves = accuracy_by_hops.curves(runs).query("hops == 3")
+    over = curves.pivot_table("accuracy", ["layers", "seed"], "algorithm")
+    scores = accuracy_by_hops.scores(runs).query("hops == 3")
+    for layers, of_depth in scores.groupby("layers"):
+        deepest = layers == DEEP
+        with_layers = "" if deepest else f" with {layers} layers"
+        sides = over.reindex(columns=["high", "original"])
+        gaps = (sides["high"] - sides["original"]).dropna()
+        gaps = gaps[gaps.index.get_level_values("layers") == layers]
+        if len(gaps):
+            named = replace(OVER_TRAINING, name=f"{THREE_HOPS} with {layers} layers", planned="")
+            yield study.row(named, CONTRAST, mean_interval(gaps.tolist()))
+        for algorithm in SHOWN:
+            right = of_depth[of_depth["algorithm"] == algorithm]["accuracy"]
+            if len(right):
+                known = int((right >= accuracy_by_hops.KNOWN).sum())
+                endpoint = replace(KNOWN, name=KNOWN.name + with_layers)
+                title = labels.algorithm_title(algorithm)
+                yield study.level(endpoint, title, known, len(right))
 
 
 def _divided(study: Study, record: dict[str, Any]) -> Row:

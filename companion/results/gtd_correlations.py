@@ -66,11 +66,15 @@ def _graphs(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[Row]:
         if not by_seed:
             continue
         heads = np.median([np.size(estimates.matrix(run)["gtd"]) for run in own])
-        least = 1 / sqrt((heads - 3) * len(by_seed))
-        means = [float(np.mean(values)) for values in by_seed.values()]
-        found = mean_interval(means, least=least)
         named = replace(endpoint, name=endpoint.name + suffix)
-        yield study.row(named, HEADS, as_r(found), model)
+        yield study.row(named, HEADS, over_heads(list(by_seed.values()), heads), model)
+
+
+def over_heads(by_seed: Sequence[Sequence[float]], heads: float) -> Estimate:
+    """Return the mean r of several seeds, each with Fisher's z of its runs over so many heads."""
+    least = 1 / sqrt((heads - 3) * len(by_seed))
+    means = [float(np.mean(values)) for values in by_seed]
+    return as_r(mean_interval(means, least=least))
 
 
 def fisher(run: Record, measure: str) -> float | None:

@@ -12,6 +12,7 @@ from companion.results import (
     attention_measures,
     commands_and_prose,
     decoder_losses,
+    example_head,
     gtd_correlations,
     inserted_step,
     learning_rates,
@@ -48,6 +49,7 @@ OTHERS = (
     times.on_a_gpu,
     gtd_correlations.without_structure,
     printed_numbers.rows,
+    example_head.rows,
     commands_and_prose.commands,
     commands_and_prose.novel,
 )

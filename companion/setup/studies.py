@@ -28,6 +28,7 @@ EXERCISE = "smoke"
 PAPER_STUDY = "paper"
 # trained on real text; the planned study is of seeds that none had seen
 ENCODERS, FRESH_ENCODERS = "narrow", "scratch"
+FRESH_DECODERS = "decoders"
 # questions of several hops, likewise
 EXAM, FRESH_EXAM = "stories", "hops"
 # with the step inserted
@@ -42,7 +43,7 @@ PLANNED = (
     FRESH_ENCODERS,
     "branched",
     "branched-again",
-    "decoders",
+    FRESH_DECODERS,
     ALTERNATIONS,
 )
 TRACKED = (ENCODERS, "laptop", EXAM, *PLANNED)

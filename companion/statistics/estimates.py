@@ -8,23 +8,51 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from companion.records import select
 from companion.records.schema import Record
 from companion.setup import labels
+from companion.setup.studies import FRESH_DECODERS, FRESH_ENCODERS
 from companion.statistics import Estimate, item_errors, mean_interval, paired_difference
 from companion.statistics.intervals import NORMAL
 from companion.statistics.task_scores import Score, by_pretraining, headline_interval, same_items
+
+# studies of seeds that none had seen, which belong to the study that they train like
+FRESH = (FRESH_ENCODERS, FRESH_DECODERS)
 
 
 def study_of(records: Sequence[Record]) -> str:
     """The one study that records come from ("none" without a record); ValueError for records of
     several.
+
+    The fresh seeds of a study belong to it.
     """
     names = sorted({record["study"] for record in records})
+    if len(names) > 1:
+        names = [name for name in names if name not in FRESH]
     if len(names) > 1:
         raise ValueError(
             f"records: of several studies ({', '.join(names)}); choose the records of one"
         )
     return names[0] if names else "none"
+
+
+def deciding(records: Iterable[Record], fresh: Collection[str] = FRESH) -> list[Record]:
+    """The records without those that fresh seeds of some studies replace: of the same stage, model,
+    algorithm and task.
+    """
+    records = list(records)
+    replaced = {_arm(run) for run in records if run["study"] in fresh}
+    return [run for run in records if run["study"] in fresh or _arm(run) not in replaced]
+
+
+def fresh_alone(records: Iterable[Record], stage: str) -> list[Record]:
+    """The records of a stage: of fresh seeds alone, where there are any."""
+    runs = select(records, stage)
+    return [run for run in runs if run["study"] == FRESH_ENCODERS] or runs
+
+
+def _arm(run: Record) -> tuple[str | None, ...]:
+    return (run["stage"], *(run["parameters"].get(name) for name in ("model", "algorithm", "task")))
 
 
 def models(records: Iterable[Record]) -> list[str]:

@@ -20,7 +20,7 @@ from companion.statistics.intervals import NORMAL
 
 # nats: a run has started to learn at the first logged step with a training loss below it
 STARTED = 5.0
-# runs that a correlation over them takes to say anything
+# seeds (over runs: runs) that a correlation takes to say anything
 FEW = 3
 # different points: through two of them any line is perfect, and three say hardly more
 LEAST = 4
@@ -187,12 +187,14 @@ def _gtd(holder: dict[str, Any]) -> tuple[float | None, float | None]:
 
 
 def over_checkpoints(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
-    """Mean correlation of `measure` and score over runs, `on_fisher_scale` as r; seeds: runs,
-    items: checkpoints.
+    """Mean correlation of `measure` and score over pretraining seeds, `on_fisher_scale` as r; its
+    items are a run's checkpoints.
     """
-    found = on_fisher_scale(points, measure)
-    ends = np.tanh([found.value, found.low, found.high]).tolist() if found else []
-    return found and Estimate(*ends, len(_each(points, measure)), found.items)
+    scaled = on_fisher_scale(points, measure)
+    if scaled is None:
+        return None
+    ends = np.tanh([scaled.value, scaled.low, scaled.high]).tolist()
+    return Estimate(*ends, scaled.seeds, scaled.items)
 
 
 def on_fisher_scale(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:

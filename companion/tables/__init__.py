@@ -56,7 +56,10 @@ def table(
         len(relevant(number, first)),
     )
     make, paper = TABLES[number][0], numbers.load()
-    built = replace(make(number, runs[above:], paper), studies=(study,) if records else ())
+    studies = (study,) if records else ()
+    names = {run["study"] for run in runs[above:]} - {study}
+    studies += tuple(name for name in estimates.FRESH if name in names)
+    built = replace(make(number, runs[above:], paper), studies=studies)
     if first:
         built = built.below(
             replace(make(number, runs[:above], paper), studies=(estimates.study_of(first),))

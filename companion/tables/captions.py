@@ -12,7 +12,7 @@ from jinja2 import BaseLoader, Environment, StrictUndefined, Template
 
 from companion.setup import labels
 from companion.setup.tasks_and_metrics import TASKS
-from companion.statistics import mean_interval
+from companion.statistics import Estimate, mean_interval
 from companion.statistics.intervals import LEVEL, perplexity
 from companion.tables.cells import decimal, effect, interval, measured, span
 
@@ -48,9 +48,16 @@ def environment(loader: BaseLoader | None = None) -> Environment:
         "model": labels.model_title,
     }
     made.filters |= {each.__name__: each for each in written} | titles
-    made.filters |= {"fixed": fixed, "signed": signed, "frame": pd.DataFrame}
+    made.filters |= {"fixed": fixed, "signed": signed, "frame": pd.DataFrame, "r": written_r}
     made.globals["level"] = LEVEL
     return made
+
+
+def written_r(r: Estimate | None) -> str:
+    """A correlation with its interval, where it has one: "0.11 [−0.11, 0.32]"."""
+    if r is None:
+        return "undefined"
+    return measured(r, 2) if r.seeds > 1 else fixed(r.value, 2)
 
 
 @cache

@@ -158,8 +158,9 @@ def score_cell(
     records: Sequence[Record], printed: str, model: str, algorithm: str, task: str
 ) -> Cell:
     """One score beside the paper's characters."""
+    shown = estimates.deciding(records)
     runs, failed = (
-        find(records, model, algorithm, task) for find in (task_scores.scores, task_scores.failures)
+        find(shown, model, algorithm, task) for find in (task_scores.scores, task_scores.failures)
     )
     why = ", ".join(dict.fromkeys(failed))
     if not runs:
@@ -169,7 +170,8 @@ def score_cell(
             else _missing(records, model, algorithm)
         )
         return Cell(printed, reason=reason, failed=bool(failed))
-    plain = [] if algorithm == "original" else task_scores.scores(records, model, "original", task)
+    compared = shown if algorithm == "high" else records
+    plain = [] if algorithm == "original" else task_scores.scores(compared, model, "original", task)
     ours = estimates.score_estimate(runs)
     flags = _below(ours, records, task) + ("constant predictor",) * any(
         run.constant for run in runs
@@ -240,9 +242,13 @@ def level_cell(
         )
         lacking = "measure" if select(runs, algorithm=algorithm) else "stage"
         reason = captions.reason("measured", lacking, stage="attention")
-    ours = estimates.mean_over_runs(map(read, select(runs, algorithm=algorithm)))
+    shown = estimates.deciding(select(runs, algorithm=algorithm))
+    ours = estimates.mean_over_runs(map(read, shown))
     value, sides = lambda run: getattr(read(run), "value", None), (algorithm, "original")
-    gap = None if algorithm == "original" else seed_gap(runs, value, sides, log=kind == PERPLEXITY)
+    compared = estimates.deciding(runs) if algorithm == "high" else runs
+    gap = None
+    if algorithm != "original":
+        gap = seed_gap(compared, value, sides, log=kind == PERPLEXITY)
     return Cell(
         printed, ours and on_scale(ours, TOP.get(kind, inf)), gap, reason="" if ours else reason
     )
@@ -321,7 +327,8 @@ def correlations(number: int, records: Sequence[Record], published: Published) -
                 if way == "checkpoints"
                 else ""
             )
-            points = getattr(trajectories, way)(records, model, task)
+            runs = estimates.fresh_alone(records, "pretrain") if task == "wikitext" else records
+            points = getattr(trajectories, way)(runs, model, task)
             ours = getattr(trajectories, f"over_{way}")(points, measure)
             if ours and ours.seeds < trajectories.FEW:
                 # as among the claims

@@ -1,11 +1,13 @@
 import hashlib
 import io
+import itertools
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import example_records as examples
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import PIL.Image
@@ -22,11 +24,11 @@ from companion.figures import (
     by_seed,
     drawing,
     grids,
-    gtd_beside_graph_measures,
     maps,
     publishing,
     style,
 )
+from companion.figures import gtd_beside_graph_measures as graphs
 from companion.figures.beyond_the_paper import (
     claims,
     costs,
@@ -37,7 +39,9 @@ from companion.figures.beyond_the_paper import (
     strengths,
 )
 from companion.publication import results
+from companion.results import example_head, table
 from companion.setup import labels, paths
+from companion.statistics import Estimate
 from companion.tables import captions
 
 # 7 to 9 are drawn as 3 and 4
@@ -95,9 +99,7 @@ def test_figure_4_data_are_means_over_heads_and_runs_and_in_the_last_column_the_
     one = figures.data(4, [examples.attention("mini", "low")])
     last = one.query("panel == 'final_entropy' and x > 0")
     assert last["value"].tolist() == pytest.approx(examples.matrices("low", 42)["entropy"][-1])
-    assert figures.caption(4, frame).count("RACE-Middle, BERT-Mini, ") == 1, (
-        "several sizes are named"
-    )
+    assert "BERT-Mini and BERT-Small" in figures.caption(4, frame), "several sizes are named"
     run = examples.attention()
     run["metrics"]["matrices"]["refined"]["gtd"][1] = [None, None]
     found = figures.data(4, [run]).query("panel == 'gtd'")
@@ -127,45 +129,110 @@ def test_the_change_over_all_layers_is_paired_by_seed_and_has_its_interval(recor
     apart = [examples.attention("mini", "high", 42), examples.attention("mini", "original", 43)]
     assert grids.changes(figures.data(4, apart)).empty
     assert style.change(0.032, np.nan, np.nan, 3) == "+0.032", "no direction without an interval"
-    mean, dots = [
-        line
-        for line in draw(4, records).axes[0].lines
-        if line.get_color() == style.LOOKS["high"].colour
+    forest = draw("differences", records).axes[0]
+    dots, mean, *_ = [line for line in forest.lines if len(line.get_xdata()) in (1, 3)]
+    # a dot is a seed's, above it their mean
+    assert sorted(dots.get_xdata()) == pytest.approx(sorted(gaps))
+    assert mean.get_xdata() == pytest.approx([gaps.mean()])
+
+
+def test_fresh_seeds_stand_in_the_place_of_their_algorithms_first_ones_and_of_no_others():
+    first = [examples.attention("mini", name, 42) for name in ("original", "high", "low")]
+    fresh = [
+        examples.attention("mini", name, 45) | {"study": "scratch"} for name in ("original", "high")
     ]
-    # a dot is a seed's, the line their mean
-    gaps = (gtd("high") - gtd("original")).mean(2)
-    assert sorted(dots.get_ydata()) == pytest.approx(sorted(np.ravel(gaps)))
-    assert mean.get_ydata() == pytest.approx(gaps.mean(0))
+    shown = drawing.relevant(4, [*first, *fresh])
+    seeds = {run["parameters"]["algorithm"]: run["parameters"]["seed"] for run in shown}
+    assert seeds == {"original": 45, "high": 45, "low": 42}
+    table = tables.table(1, [*first, *fresh])
+    assert table.studies == ("smoke", "scratch")
+    low = table.cells[("mini", "low"), "GTD"]
+    assert low.difference is not None, "what was run on the first seeds is compared on them"
+    with pytest.raises(ValueError, match="of several studies"):
+        drawing.data(4, [*first, examples.attention() | {"study": "laptop"}])
 
 
-def test_high_leads_in_the_seeds_whose_mean_over_training_is_higher_and_chance_is_that_of_the_number_of_chains():
+def test_high_leads_by_the_mean_over_training_of_the_seeds_that_both_have():
     rows = [
         ("high", 1, 60),
         ("original", 1, 50),
         ("high", 2, 40),
-        ("original", 2, 50),
+        ("original", 2, 46),
         ("high", 3, 90),
     ]
     curves = pd.DataFrame(rows, columns=["algorithm", "seed", "accuracy"]).assign(layers=4, hops=3)
-    assert hops.leads(curves).to_dict("records") == [{"layers": 4, "ahead": 1, "pairs": 2}]
+    (lead,) = hops.leads(curves).to_dict("records")
+    reach = stats.t.ppf(0.975, 1) * np.std([10, -6], ddof=1) / np.sqrt(2)
+    assert (lead["gap"], lead["gap_high"], lead["pairs"]) == pytest.approx((2, 2 + reach, 2))
     assert hops.leads(curves[curves["algorithm"] == "high"]).empty
     exam = examples.beyond(algorithms=("original", "sinkhorn"))
     for run in exam["metrics"]["multihop"]:
         run["chains"] = 2
     axes = draw("learning", [exam]).axes
     assert [line.get_ydata()[0] for line in axes[0].lines if line.get_linestyle() == ":"] == [50]
-    assert headings(axes[0].figure)[0] == heading("learning", 0, layers=2, ahead=0, pairs=0)
+    assert "not run" in headings(axes[0].figure)[0]
 
 
-def test_no_two_algorithms_look_alike_and_the_paper_s_form_of_figure_4_has_a_line_an_algorithm(
-    records,
-):
+def test_no_two_algorithms_look_alike_and_figure_4_has_a_line_an_algorithm(records):
     colours, markers, _ = zip(*style.LOOKS.values())
     assert len({*colours}) == len({*markers}) == len(colours)
-    expected = [style.LOOKS[name].colour for name in labels.PAPER_ALGORITHMS]
-    assert [[line.get_color() for line in ax.lines] for ax in draw("4-paper", records).axes] == [
-        expected
-    ] * 8
+    expected = {style.LOOKS[name].colour for name in labels.PAPER_ALGORITHMS}
+    for ax in draw(4, records).axes:
+        assert {line.get_color() for line in ax.lines} == expected and len(ax.lines) == 4
+
+
+# linear light -> what protanopes and deuteranopes see (Machado et al. 2009, severity 1)
+SEEN_BY = {
+    "everybody": np.eye(3),
+    "protanopes": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopes": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+}
+# linear light -> XYZ, over that of white
+XYZ = [
+    [0.433953, 0.376219, 0.189828],
+    [0.212671, 0.715160, 0.072169],
+    [0.017758, 0.109477, 0.872765],
+]
+
+
+def lab(colour, seen_by):
+    """CIELAB of a colour as somebody sees it."""
+    parts = np.array(mpl.colors.to_rgb(colour))
+    light = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    x, y, z = (
+        np.cbrt(part) if part > 216 / 24389 else (24389 / 27 * part + 16) / 116
+        for part in np.array(XYZ) @ np.clip(np.array(SEEN_BY[seen_by]) @ light, 0, 1)
+    )
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("seen_by", SEEN_BY)
+def test_colours_of_algorithms_and_of_outcomes_are_told_apart_by(seen_by):
+    for looks in (style.LOOKS, claims.OUTCOME_LOOKS):
+        seen = {name: lab(look.colour, seen_by) for name, look in looks.items()}
+        apart = {
+            pair: np.linalg.norm(seen[pair[0]] - seen[pair[1]])
+            for pair in itertools.combinations(seen, 2)
+        }
+        for pair, distance in sorted(apart.items(), key=lambda item: item[1])[:5]:
+            print(f"{seen_by}: {pair[0]} and {pair[1]}: ΔE {distance:.0f}")
+        assert min(apart.values()) >= 15
+
+
+def test_text_in_the_colour_of_an_algorithm_has_a_contrast_of_four_and_a_half():
+    assert style.contrast("white") == pytest.approx(1) and style.contrast("black") == 21
+    # by hand: (1.05) / (0.0722 * 1 + 0.05)
+    assert style.contrast("#0000FF") == pytest.approx(1.05 / 0.1222)
+    for name, look in style.LOOKS.items():
+        assert style.contrast(look.text) >= 4.5, name
 
 
 @pytest.mark.parametrize("width", [style.LEAST, style.NARROW - 0.01, figures.PAGE])
@@ -236,7 +303,7 @@ for run in WITHOUT_THREE_HOPS["metrics"]["multihop"]:
         (7, [examples.attention()], "Figure 7: .* attention records of task squad"),
         (
             "glance",
-            [examples.attention(), examples.pretrain()],
+            [examples.attention()],
             "The result at a glance: no run yet, it needs",
         ),
         ("gains", [examples.finetune()], "Gains: .* High and Original fine-tuned on the same task"),
@@ -248,11 +315,6 @@ for run in WITHOUT_THREE_HOPS["metrics"]["multihop"]:
             "Accuracy by hops: .* did not diverge",
         ),
         *((name, [WITHOUT_THREE_HOPS], "no run yet") for name in ("hops", "learning")),
-        (
-            "strength",
-            [examples.beyond() | {"metrics": {"strengths": []}}],
-            "Other strengths: no run yet",
-        ),
     ],
 )
 def test_a_figure_without_its_runs_says_which_are_missing(number, found, needs):
@@ -335,7 +397,7 @@ def test_a_notebook_holds_a_figure_in_half_the_bytes_with_every_pixel_and_all_bu
 
 
 def test_figure_1_is_minilm_s_head_with_the_largest_column_and_its_rows_sum_to_one():
-    frame, said = figures.data(1, []), maps.load_example()
+    frame, said = figures.data(1, []), example_head.load()
     assert max(head["raw"] for head in said["heads"]) == pytest.approx(
         maps.numbers(frame)["before"], abs=1e-3
     )
@@ -357,68 +419,45 @@ def test_figure_1_is_minilm_s_head_with_the_largest_column_and_its_rows_sum_to_o
     ]
 
 
-def test_r_of_a_seed_is_pearson_s_over_its_heads_and_samples(records):
-    frame = figures.data(5, records)
-    assert frame.columns.tolist() == gtd_beside_graph_measures.BINNED and set(
-        frame["seed"].dropna()
-    ) == {42, 43, 44}
-    graph = examples.attention("mini", "high", 44)["metrics"]["graph"]
-    found = gtd_beside_graph_measures.correlations(frame).set_index(
-        ["measure", "algorithm", "seed"]
-    )
-    expected = stats.pearsonr(graph["gtd"], graph["clustering"]).statistic
-    assert found.loc[("clustering", "high", 44), "r"] == pytest.approx(expected)
-    of_high = frame.query("algorithm == 'high' and gtd.notna()")
-    assert of_high["n"].sum() == 3 * len(graph["clustering"]), "every point is in a hexagon"
-    still = figures.data(2, records).assign(value=1.0)
-    assert gtd_beside_graph_measures.correlations(still)["r"].isna().all()
-    heads, said = (
-        headings(gtd_beside_graph_measures.plot(still, 6.3)),
-        gtd_beside_graph_measures.numbers(still),
-    )
-    assert heading(2, "measure", where="", title="Betweenness", paper=-0.43, n=0) in heads[2]
-    assert heads[3] == heading(2, "reach", reached=[], measures=["any"], seeds="3 seeds")
-    assert said["onnela"] == said["betweenness"] == "undefined"
-
-
-def test_a_measure_reaches_the_paper_s_r_that_is_as_far_from_zero_on_the_same_side():
-    gtd = np.tile(np.linspace(0.1, 0.9, 9), 3)
-    # the paper's: 0.70 and -0.43
-    values = {"clustering": gtd, "onnela": -gtd, "betweenness": -gtd}
-    known = {"model": "mini", "algorithm": "original", "seed": 42, "gtd": gtd}
-    frame = pd.concat(
-        [pd.DataFrame(known | {"measure": name, "value": of}) for name, of in values.items()]
-    )
-    heads = headings(gtd_beside_graph_measures.plot(frame, 6.3))
-    assert (
-        heading(
-            2, "measure", where="above", title="Clustering (Barrat)", span="1.00", paper=0.7, n=0
-        )
-        in heads[0]
-    )
-    assert (
-        heading(2, "measure", where="below", title="Betweenness", span="−1.00", paper=-0.43, n=0)
-        in heads[2]
-    )
-    reached = ["Clustering (Barrat)", "Betweenness"]
-    assert heads[3] == heading(
-        2, "reach", reached=reached, measures=[*reached, "Onnela"], seeds="1 seed"
-    )
+def test_r_of_a_seed_is_pearson_s_over_its_heads_and_every_point_is_in_a_cell():
+    run = examples.attention("mini", "high", 44)
+    matrix = run["metrics"]["matrices"]["refined"]
+    matrix["clustering_barrat"] = (np.array(matrix["gtd"]) ** 3 - 0.1).tolist()
+    frame = figures.data(5, [run])
+    assert frame.columns.tolist() == graphs.COLUMNS
+    pairs = np.ravel(matrix["gtd"]), np.ravel(matrix["clustering_barrat"])
+    runs = graphs.of_runs(frame).set_index(["measure", "algorithm", "seed"])
+    r = runs.loc[("clustering_barrat", "high", 44), "r"]
+    assert r == pytest.approx(stats.pearsonr(*pairs).statistic)
+    cells = frame[frame["gtd"].notna()].query("measure == 'clustering_barrat'")
+    assert cells["n"].sum() == len(run["metrics"]["graph"]["clustering"])
 
 
 @pytest.mark.parametrize(
-    ("reached", "said"),
+    ("r", "place"),
     [
-        ("", "No measure reaches"),
-        ("a", "Only a reaches"),
-        ("ab", "Only a and b reach"),
-        ("abc", "Every measure reaches"),
+        (Estimate(0.5, 0.3, 0.68, 7), "below"),
+        # as it is read, 0.70
+        (Estimate(0.5, 0.3, 0.697, 7), "at"),
+        (Estimate(0.9, 0.71, 0.95, 7), "above"),
+        (Estimate(0.9, np.nan, np.nan, 1), "alone"),
+        (None, "none"),
     ],
 )
-def test_the_heading_counts_the_measures_that_reach_the_paper_s_r(reached, said):
-    assert heading(2, "reach", reached=[*reached], measures=[*"abc"], seeds="").startswith(
-        f"{said} the paper"
-    )
+def test_an_interval_lies_below_the_papers_r_above_it_or_holds_it(r, place):
+    assert graphs.where(r, 0.70) == place
+    said = heading(2, place, title="Betweenness", r=r, paper=0.7)
+    assert ("0.70" in said) == (place in ("below", "above", "at"))
+
+
+def test_r_over_seeds_is_of_the_algorithms_that_have_the_same_seeds_as_high():
+    rows = [("original", 1, 0.2), ("high", 1, 0.4), ("original", 2, 0.1), ("high", 2, 0.5)]
+    rows += [("low", 9, -0.9)]
+    frame = pd.DataFrame(rows, columns=["algorithm", "seed", "r"])
+    frame = frame.assign(measure="betweenness", gtd=np.nan, n=16)
+    r = graphs.over_seeds(frame, "betweenness")
+    means = [np.arctanh([0.2, 0.4]).mean(), np.arctanh([0.1, 0.5]).mean()]
+    assert (r.value, r.seeds) == (pytest.approx(np.tanh(np.mean(means))), 2)
 
 
 def test_rounding_is_not_blown_up_to_a_difference():
@@ -442,88 +481,47 @@ def test_figure_6_pairs_the_seeds_of_both_sides_and_its_caption_gives_their_mean
     frame = figures.data(6, runs)
     assert by_seed.pairs(frame).to_numpy().tolist() == [[0.625, 0.375]] * 2
     assert numbers_in(figures.caption(6, frame))[-4:] == ["2", "2", "0.375", "0.625"]
+    assert by_seed.difference(frame).value == pytest.approx(-0.25)
 
 
-def glance(trained):
-    """The frame of these pretraining runs beside two pairs of attention, and the exam of another
-    study.
-    """
-    own = [
-        examples.attention("mini", name, seed) for name in ("original", "high") for seed in (42, 43)
+def test_a_difference_is_of_the_seeds_that_have_every_task():
+    rows = [
+        ("race", 1, 5.0),
+        ("squad", 1, 1.0),
+        ("race", 2, 2.0),
+        ("squad", 2, 4.0),
+        ("race", 3, 90.0),
     ]
-    for run in own:
-        run["metrics"]["matrices"]["refined"]["column_mass_maximum"] = [[2.0, 4.0]]
-    return figures.data("glance", [*own, *trained, examples.beyond() | {"study": "stories"}])
+    frame = pd.DataFrame(rows, columns=["task", "seed", "value"]).assign(model="mini")
+    both = [frame.assign(algorithm="high"), frame.assign(algorithm="original", value=0.0)]
+    found = by_seed.difference(pd.concat(both))
+    assert (found.value, found.seeds) == (3.0, 2)
 
 
-def test_the_glance_takes_records_of_two_studies_and_leaves_out_who_never_started_to_learn():
-    trained = [
-        examples.pretrain("mini", name, seed)
-        for name in ("original", "high", "low")
-        for seed in (42, 43)
-    ]
-    for number, run in enumerate(trained):
-        starts = 4.0 if number < 5 else 99
-        run["metrics"]["training"] = [
-            {"step": 50, "loss": 6.0},
-            {"step": 100 + 50 * number, "loss": starts},
-        ]
-    frame = glance(trained)
-    c = frame[frame["panel"] == "c"]
-    assert set(c["algorithm"]) == {"original", "high"} and c["x"].tolist() == [100, 150, 200, 250]
-    assert (said := by_seed.headline_numbers(frame))["original_mean"] == 3.0
-    assert said["r"] == f"{np.corrcoef(c['x'], c['y'])[0, 1]:.2f}".replace("-", "−")
-
-
-@pytest.mark.parametrize(
-    ("ends", "which", "r"),
-    [
-        ((4.0, 3.0, 2.0), "lower", "−1.00"),
-        ((2.0, 3.0, 4.0), "higher", "1.00"),
-        ((2.0, 3.0), "none", "undefined"),
-    ],
-)
-def test_the_glance_says_what_late_starts_do_and_of_one_size(ends, which, r):
-    trained = [examples.pretrain("mini", "high", seed) for seed in range(len(ends))] + [
-        examples.pretrain("small")
-    ]
-    for place, (run, end) in enumerate(zip(trained, (*ends, 9.0))):
-        run["metrics"] |= {
-            "training": [{"step": 100 + place, "loss": 4.0}],
-            "perplexity": np.exp(end),
-        }
-    frame = glance(trained)
-    assert headings(by_seed.plot_headlines(frame, 6.3))[2] == heading(
-        "glance", which, r=r, runs=len(ends)
-    )
-    assert by_seed.headline_numbers(frame)["r"] == r, "and not nan in its caption"
-
-
-def test_the_early_difference_is_of_three_hops_in_the_seeds_of_both_at_the_check_nearest_to_its_step():
-    right = {
-        ("original", 1): 0.2,
-        ("high", 1): 0.6,
-        ("original", 2): 0.4,
-        ("high", 2): 0.5,
-        ("high", 3): 0.9,
-    }
+def test_the_glance_has_a_seed_once_and_each_planned_effect_of_the_table_of_results():
     runs = [
-        {
-            "layers": layers,
-            "algorithm": name,
-            "seed": seed,
-            "curve": [
-                {"step": step, "accuracy": {"3": share * (step == 900) * (layers == 4), "2": 1.0}}
-                for step in (300, 900, 2000)
-            ],
-        }
-        for (name, seed), share in right.items()
-        for layers in (2, 4)
+        examples.attention("mini", name, seed, task)
+        for name in ("original", "high")
+        for seed in (42, 43)
+        for task in ("race", "sst2")
     ]
-    found = by_seed.early_gap(runs)
-    assert (found.value, found.seeds) == (pytest.approx(25), 2) and np.isnan(
-        by_seed.early_gap(runs[:2]).value
+    for run in runs:
+        run["metrics"]["matrices"]["refined"]["column_mass_maximum"] = [[2.0, 4.0]]
+    frame = figures.data("glance", runs)
+    assert len(frame[frame["panel"] == "b"]) == 4, "a seed and side, the mean of its tasks"
+    effects = frame[frame["panel"] == "c"].set_index("name")
+    hops_row = table.find("hops/accuracy-over-training/high-original")
+    first = effects.iloc[0]
+    assert first["value"] == pytest.approx(hops_row["estimate"] / hops_row["margin"], rel=1e-4)
+    assert first["word"] == hops_row["outcome"]
+    spared = (
+        table.read().query("study == 'spare' and planned == 'primary' and unit == 'nats'").iloc[0]
     )
+    harm = effects.loc[effects.index.str.startswith("SmolLM2")].iloc[0]
+    assert harm["value"] == pytest.approx(-spared["estimate"] / spared["margin"])
+    assert harm["low"] < harm["value"] < harm["high"], "more loss is worse"
+    words = figures.caption("glance", frame)
+    assert f"Of {len(effects)} planned effects" in words
 
 
 def test_every_figure_has_a_caption_and_one_without_its_number_is_refused():
@@ -554,26 +552,6 @@ def test_the_exam_shows_every_seed_and_counts_who_solved_three_hops():
     assert places[0] == 0 and len(set(places[1:])) == 3, (
         "dots that would cover each other stand apart"
     )
-
-
-def test_a_strength_has_a_point_a_seed_a_line_for_their_mean_and_a_star_where_it_was_learned():
-    study = examples.beyond()
-    frame = figures.data("strength", [study])
-    assert frame.loc[frame["learned"] == "head", "strength"].tolist() == pytest.approx([0.4, 0.4])
-    # after refinement only: there is one loss
-    points, mean, star = draw("strength", [study]).axes[0].lines
-    fixed = frame[frame["learned"] == ""]
-    assert sorted(points.get_ydata()) == sorted(fixed["loss"])
-    assert list(mean.get_ydata()) == pytest.approx(
-        fixed.groupby("strength")["loss"].mean().tolist()
-    )
-    assert list(star.get_xdata()) == pytest.approx([0.4, 0.4])
-    alone = draw("strength", [study | {"metrics": {"strengths": examples.strengths(seeds=(42,))}}])
-    assert [line.get_linestyle() for line in alone.axes[0].lines] == ["None", "None"], (
-        "no line between single seeds"
-    )
-    one = strengths.plot(strengths.of(examples.strengths((0.2,))[:2]), 6)
-    assert len(one.axes[-1].get_legend().get_texts()) == 2, "one strength, and nothing was learned"
 
 
 def test_gains_set_the_paper_s_difference_beside_ours_where_both_algorithms_were_run():
@@ -613,9 +591,6 @@ def test_strengths_are_compared_over_the_seeds_that_all_have_on_one_kind_of_proc
         [42, 43],
         [42],
     ]
-    apart = [run for run in runs if run["seed"] == 42 + (run["strength"] == 0.1)]
-    with pytest.raises(figures.FigureError, match="Other strengths: no run yet"):
-        figures.data("strength", [examples.beyond() | {"metrics": {"strengths": apart}}])
 
 
 def test_where_no_peak_can_be_measured_time_stands_alone():
@@ -634,25 +609,31 @@ def test_the_leak_is_the_mean_over_sequences_and_a_loss_stands_beside_that_of_th
     with pytest.raises(figures.FigureError, match="decoder records of one seed"):
         figures.data("decoders", [*DECODERS[1:], second])
     said = decoders.numbers(figures.data("decoders", [*DECODERS, second]))
-    expected = {
-        "high": 0.0,
-        "leaky": -2.0,
-        "leak": 5.0,
-        "prefixes": 9.0,
-        "untrained": 8.0,
-        "places": 4,
-        "leaks": 3,
-    }
+    plain, high, leaky = (np.log(run["metrics"]["perplexity"]) for run in DECODERS)
+    assert (said["high"].value, said["high"].seeds) == (pytest.approx(high - plain), 1)
+    assert (said["leaky"].value, said["leaky"].seeds) == (pytest.approx(leaky - plain), 1)
+    expected = {"leak": 5.0, "prefixes": 9.0, "untrained": 8.0, "places": 4, "leaks": 3}
     assert said.items() >= (expected | {"sequences": 2}).items()
-    losses, passes, leak = (figure := draw("decoders", [*DECODERS, second])).axes
-    (head, *_) = headings(figure)
-    assert numbers_in(head) == ["0.00", "1", "2.00", "1"] and "below" in head
+    losses, passes, leak = draw("decoders", [*DECODERS, second]).axes
     assert [line.get_ydata()[-1] for line in losses.lines] == [4.5, 4.0, 2.0]
     ends = [
         path.vertices[:, 0].tolist() for lines in passes.collections for path in lines.get_paths()
     ]
     assert ends == [[4.0, 4.0], [4.0, 4.0], [4.0, 9.0]]
     assert leak.lines[0].get_xydata().tolist() == [[2, 0], [3, 4], [4, 6], [5, 10]]
+
+
+def test_decoders_of_fresh_seeds_are_drawn_and_the_form_without_any_keeps_its_own_original():
+    fresh = [
+        examples.decoder(algorithm=name, seed=seed) | {"study": "decoders"}
+        for name in ("original", "high")
+        for seed in (44, 45)
+    ]
+    frame = figures.data("decoders", [*DECODERS, *fresh])
+    drawn = frame[frame["of"] == "curve"].groupby("algorithm")["seed"].agg(set).to_dict()
+    assert drawn == {"original": {44, 45}, "high": {44, 45}, "high_all_rows": {42}}
+    said = decoders.numbers(frame)
+    assert (said["high"].seeds, said["leaky"].seeds) == (2, 1)
 
 
 def test_a_form_that_falls_below_the_axis_is_named_with_its_value_and_the_sink_is_that_before_the_step():
@@ -665,7 +646,7 @@ def test_a_form_that_falls_below_the_axis_is_named_with_its_value_and_the_sink_i
     assert [line.get_ydata()[1] for line in layer.lines] == pytest.approx([2.0, 2.1, 1.05])
 
 
-def test_a_figure_is_of_its_own_records_else_of_another_study_s_and_the_glance_of_both(small):
+def test_a_figure_is_of_its_own_records_else_of_another_study_s(small):
     controlled, own = examples.beyond() | {"study": "stories"}, examples.beyond()
     assert figures.origin("hops", small, [controlled]) == [controlled]
     assert figures.origin("hops", [*small, own], [controlled]) == [own]
@@ -673,8 +654,7 @@ def test_a_figure_is_of_its_own_records_else_of_another_study_s_and_the_glance_o
         controlled
     ], "no exam"
     assert figures.origin("length", small, [controlled])[0]["study"] == "smoke"
-    assert controlled in figures.origin("glance", [*small, own], [controlled])
-    assert publishing.beside([*small, own], [controlled])["strength"] == "figure-strength-stories"
+    assert publishing.beside([*small, own], [controlled])["hops"] == "figure-hops-stories"
     assert not publishing.beside(small, [controlled])
 
 

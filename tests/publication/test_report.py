@@ -167,7 +167,7 @@ def test_the_contents_have_every_notebook_table_figure_and_run_and_what_the_pape
         r'<figure id="([^"]+)"', text[text.index('id="figures"') : text.index('id="claims"')]
     )
     own = [name for name in shown if name.startswith("figure-")]
-    assert shown[-len(own) :] == own and {"figure-length", "figure-hops", "figure-strength"} <= set(
+    assert shown[-len(own) :] == own and {"figure-length", "figure-hops", "figure-tokens"} <= set(
         own
     )
     parts = ("result", "explorer", "notebooks", "tables", "figures", "claims", "departures", "runs")

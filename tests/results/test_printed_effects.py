@@ -4,10 +4,14 @@ import json
 import re
 
 import nbformat
+import numpy as np
 import pytest
 
-from companion.results import table, written
+from companion.figures import correlations
+from companion.paper import numbers
+from companion.results import table
 from companion.setup import paths
+from companion.statistics.trajectories import FOLLOWED
 
 NUMBER = r"[+−-]?\d[\d,]*(?:\.\d+)?"
 # a number, perhaps its unit, and its interval: "+0.31 points [−0.38, 1.00]"
@@ -71,50 +75,82 @@ def test_every_effect_in_a_figures_titles_and_caption_is_a_row(figure):
     assert missing("\n".join([*entry["heads"], entry["caption"]])) == []
 
 
-# figure and panel -> the title as the rows have it
-TITLES = {
-    ("figure6", 0): lambda: (
-        f"High is less sparse in {written.count('narrow/sparsity/high-below-original')} pairs: "
-        f"{written.value('narrow/sparsity/original', 3)} → {written.value('narrow/sparsity/high', 3)}"
-    ),
-    ("figure-glance", 0): lambda: (
-        "a High lowers the largest column sum: "
-        f"{written.value('narrow/largest-column-sum/original')} → "
-        f"{written.value('narrow/largest-column-sum/high')} "
-        f"({written.count('narrow/largest-column-sum/high-below-original')})"
-    ),
-    ("figure-glance", 1): lambda: (
-        "b High − Original at step 1,000: "
-        f"{written.effect(EARLY, 0)} points (n = {table.find(EARLY)['n']:.0f})"
-    ),
-    ("figure-glance", 2): lambda: (
-        f"c Late starts end higher: r = {written.value(LATE, 2)} (n = {table.find(LATE)['n']:.0f})"
-    ),
-    ("figure-length", 0): lambda: (
-        f"a High takes {written.value('narrow/attention-alone-8192-tokens/high-over-fused')} times "
-        "as long at 8,192 tokens"
-    ),
-    ("figure-retrofit", 0): lambda: (
-        "a High at λ = 0.1: lower, "
-        f"{written.effect('retrofit-untrained/similarity/high-at-0.1-original')} points (n = 1,500)"
-    ),
-    ("figure-decoders", 1): lambda: (
-        "b From prefixes alone High with all rows loses "
-        f"{written.value(LEAK, 2)} nats {written.effect(LEAK).partition(' ')[2]} "
-        f"({written.n(LEAK)})"
-    ),
-    ("figure-learning", 1): lambda: (
-        "b 4 layers: High is ahead of Original in 21 of 21 seeds over training"
-    ),
+# what a title says of an effect -> whether it is true of its number, its interval and the paper's
+# number, to the digits that are read
+VERBS = {
+    r"\bhigher\b|\bsparser\b": lambda low, high, paper: low > 0,
+    r"\blower\b|\bless sparse\b": lambda low, high, paper: high < 0,
+    r"\bno clear (?:change|difference)\b|, open$": lambda low, high, paper: low <= 0 <= high,
+    r"\bbelow the paper's\b": lambda low, high, paper: high < paper,
+    r"\babove the paper's\b": lambda low, high, paper: low > paper,
+    r"\bholds the paper's\b": lambda low, high, paper: low <= paper <= high,
+    r"\bsame sign\b": lambda low, high, paper: (low > 0) == (high > 0),
+    r"\bopposite sign\b": lambda low, high, paper: (low > 0) == (high > 0),
 }
-EARLY = "hops/accuracy-on-three-hops-at-step-1000-with-4-layers/high-original"
-LATE = "narrow/start-of-learning-and-final-loss/all-but-elemmul"
-LEAK = "narrow/leak/high-all-rows"
 
 
-@pytest.mark.parametrize(("figure", "panel"), TITLES)
-def test_a_title_has_the_numbers_of_its_rows(figure, panel):
-    assert entries()[figure]["heads"][panel] == TITLES[figure, panel]()
+def wrong(title):
+    """The words of a title that are not true of the interval beside them."""
+    effect = EFFECT.search(title)
+    if effect is None:
+        return []
+    low, high = (number(part) for part in effect.groups()[1:])
+    paper = re.search(rf"the paper's ({NUMBER})", title)
+    theirs = number(paper[1]) if paper else None
+    return [
+        found[0]
+        for pattern, true in VERBS.items()
+        if (found := re.search(pattern, title)) and not true(low, high, theirs)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("title", "words"),
+    [
+        ("GTD: no clear change, +0.02 [−0.01, 0.05]", []),
+        ("GTD: higher, +0.02 [−0.01, 0.05]", ["higher"]),
+        ("GTD: no clear change, +0.02 [0.01, 0.05]", ["no clear change"]),
+        ("High is less sparse: −0.02 [−0.05, 0.01]", ["less sparse"]),
+        ("Onnela: r 0.49 [0.20, 0.70], below the paper's 0.70", ["below the paper's"]),
+        ("Onnela: r 0.49 [0.20, 0.70], which holds the paper's 0.70", []),
+        ("SST2: r 0.32 [−0.60, 0.87], same sign", ["same sign"]),
+    ],
+)
+def test_a_word_that_is_not_true_of_its_interval_is_found(title, words):
+    assert wrong(title) == words
+
+
+@pytest.mark.parametrize("figure", sorted(entries()))
+def test_the_words_of_a_title_are_true_of_its_interval(figure):
+    assert [word for title in entries()[figure]["heads"] for word in wrong(title)] == []
+
+
+# that show what the texts decide by
+WITH_ROWS = [
+    name for name in entries() if re.match(r"figure(?:\d|-differences|-hops|-learning)", name)
+]
+# a number that is a name, or is drawn beside as many of its kind
+NAMED = re.compile(r"Layer \d+, head \d+|\d+ layers|\bSST2\b|λ = [\d.]+|[\d,]+ of \d+ above .*")
+
+
+@pytest.mark.parametrize("figure", WITH_ROWS)
+def test_every_number_of_a_title_is_that_of_a_row(figure):
+    rows = table.read()
+    known = rows[["estimate", "low", "high", "n"]].to_numpy(dtype=float).ravel()
+    known = np.append(known, printed())
+    lost = []
+    for title in entries()[figure]["heads"]:
+        for text in re.findall(NUMBER, NAMED.sub("", title)):
+            near = np.abs(np.abs(known) - abs(number(text))) <= 0.5 * 10 ** -places(text) + 1e-9
+            if not near.any():
+                lost.append((title, text))
+    assert lost == []
+
+
+def printed():
+    """The correlations that the paper prints (Table 6, Figure 2)."""
+    paper = numbers.load()
+    return [*map(correlations.paper, FOLLOWED), paper.claim("C18"), paper.claim("C19")]
 
 
 def outputs(path):

@@ -17,7 +17,7 @@ OUTCOME_LOOKS = {
     SUPPORTED: Look("#00553D", "o"),
     CONTRADICTED: Look("#D55E00", "D"),
     NO_EFFECT: Look("#56B4E9", "s"),
-    OPEN: Look("#595959", "o"),
+    OPEN: Look("#8A8A8A", "o"),
     ALGEBRA: Look("#000000", "^"),
 }
 # margins at which the axis ends, and up to which it is linear

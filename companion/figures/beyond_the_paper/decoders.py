@@ -3,6 +3,7 @@ prefixes alone.
 """
 
 from collections.abc import Sequence
+from math import log
 from typing import Any
 
 import pandas as pd
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 from companion.figures import style
 from companion.setup import labels
 from companion.setup.sizes_and_strengths import LEAKY
+from companion.setup.studies import FRESH_DECODERS
 from companion.statistics import mean_interval
 
 COMPARED = ("original", "high", LEAKY)
@@ -20,11 +22,15 @@ PASSES = ("full_pass", "prefixes")
 NAMES = labels.ALGORITHMS | {LEAKY: "High,\nall rows"}
 # nats from which on a position leaks
 SEEN = 0.01
+COLUMNS = ["study", "algorithm", "seed", "of", "x", "value"]
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a point: algorithm, seed, of, x (step or place), value (nats). Empty without a seed
-    of all `COMPARED`.
+    """One row a point: study, algorithm, seed, of, x (step or place), value (nats). Empty without a
+    seed of all `COMPARED`.
+
+    Of several studies the fresh seeds are drawn; the others keep their "end", for a form that was
+    run with them alone.
     """
     points = []
     for run in records:
@@ -35,11 +41,15 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
             }
             # the first token is not predicted
             found["position"] = enumerate(leak.get("by_position", []), 2)
-            own = (run["parameters"]["algorithm"], run["parameters"]["seed"])
-            points += [(*own, of, x, value) for of, values in found.items() for x, value in values]
-    frame = pd.DataFrame(points, columns=["algorithm", "seed", "of", "x", "value"])
-    seeds = frame.groupby("seed")["algorithm"].agg(set)
-    return frame if any({*COMPARED} <= names for names in seeds) else frame[:0]
+            found["end"] = [(0, log(run["metrics"]["perplexity"]))]
+            arm = (run["study"], run["parameters"]["algorithm"], run["parameters"]["seed"])
+            points += [(*arm, of, x, value) for of, values in found.items() for x, value in values]
+    frame = pd.DataFrame(points, columns=COLUMNS)
+    if not any({*COMPARED} <= set(some) for _, some in frame.groupby("seed")["algorithm"]):
+        return frame[:0]
+    fresh = set(frame.loc[frame["study"] == FRESH_DECODERS, "algorithm"])
+    replaced = frame["algorithm"].isin(fresh) & (frame["study"] != FRESH_DECODERS)
+    return frame[~replaced | (frame["of"] == "end")].reset_index(drop=True)
 
 
 def means(frame: pd.DataFrame, of: str) -> pd.DataFrame:
@@ -49,28 +59,17 @@ def means(frame: pd.DataFrame, of: str) -> pd.DataFrame:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption and the headings: losses at the end minus Original's of the same seed, and
-    the leak, all in nats.
-
-    Beside them the seeds behind each difference, the leak's interval, and at how many positions it
-    is seen.
+    """For the caption and the headings: log perplexity at the end minus Original's of the same seed,
+    and the leak, all in nats; and at how many positions it is seen.
     """
     curve, leak = means(frame, "curve"), mean_interval(means(frame, "sequence")[LEAKY].tolist())
-    ends = (
-        frame[frame["of"] == "curve"]
-        .sort_values("x")
-        .groupby(["seed", "algorithm"])["value"]
-        .last()
-        .unstack()
-    )
+    ends = frame[frame["of"] == "end"].pivot(index="seed", columns="algorithm", values="value")
     apart, leaks = ends.sub(ends["original"], axis=0), means(frame, "position")[LEAKY] > SEEN
-    over, pairs = apart.mean(), apart.count()
+    drawn = frame.loc[(frame["algorithm"] == "high") & (frame["of"] == "curve"), "seed"].unique()
     return {
-        "high": over["high"],
-        "leaky": over[LEAKY],
+        "high": mean_interval(apart.loc[drawn, "high"].dropna().tolist()),
+        "leaky": mean_interval(apart[LEAKY].dropna().tolist()),
         "untrained": curve[LEAKY].iloc[0],
-        "high_runs": pairs["high"],
-        "leaky_runs": pairs[LEAKY],
         "leak": leak.value,
         "low": leak.low,
         "top": leak.high,

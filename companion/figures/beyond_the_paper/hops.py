@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from companion.beyond import accuracy_by_hops
 from companion.figures import style
 from companion.setup import labels
+from companion.statistics import mean_interval
 from companion.statistics.intervals import TAILS
 from companion.statistics.paired import RESAMPLES
 
@@ -22,14 +23,22 @@ HOPS = 3
 ALIKE = 2.5
 
 
+def exam(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the runs of the planned exam's seeds that decide, else those of notebook 12's exam."""
+    fresh = accuracy_by_hops.planned([run for run in records if run["stage"] == "hops"])
+    chosen = fresh or [run for run in records if run["stage"] == "beyond"]
+    return [run for record in chosen for run in record["metrics"].get("multihop") or []]
+
+
 def ends(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return `accuracy_by_hops.scores` with chance (percent), of the exams with questions of `HOPS`
+    """Return `accuracy_by_hops.scores` with chance (percent) of an exam with questions of `HOPS`
     hops.
     """
-    exams = [exam for run in records if (exam := run["metrics"].get("multihop"))]
-    parts = [accuracy_by_hops.scores(exam).assign(chance=100 / exam[0]["chains"]) for exam in exams]
-    asked = [part for part in parts if HOPS in set(part["hops"])]
-    return pd.concat([pd.DataFrame(), *asked], ignore_index=True)
+    runs = exam(records)
+    found = accuracy_by_hops.scores(runs)
+    if HOPS not in set(found["hops"]):
+        return found[:0]
+    return found.assign(chance=100 / runs[0]["chains"])
 
 
 def solved(frame: pd.DataFrame) -> pd.DataFrame:
@@ -87,7 +96,8 @@ def _ends(ax: Axes, frame: pd.DataFrame, algorithms: Sequence[str]) -> None:
         if algorithm in counts.index:
             row = counts.loc[algorithm]
             ax.vlines(row["mean"], place - 0.35, place + 0.35, color=colour, lw=1.6)
-            ax.text(1.02, place, row["said"], va="center", color=colour, **words)
+            named = style.LOOKS[algorithm].text
+            ax.text(1.02, place, row["said"], va="center", color=named, **words)
     style.rows(ax, [labels.algorithm_title(name) for name in algorithms])
     ax.set(xlim=(25, 103), xlabel="Three-hop questions right (%)")
     ax.text(1.02, -0.75, f"≥ {accuracy_by_hops.KNOWN:g} %", color="0.3", va="bottom", **words)
@@ -97,26 +107,24 @@ def curves(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """One row a depth, algorithm and step, as `means` has it, of questions of `HOPS` hops, with the
     depth's `leads`.
     """
-    runs = [run for record in records for run in record["metrics"].get("multihop") or []]
-    if (averaged := means(runs)).empty:
+    runs = exam(records)
+    averaged = means(runs)
+    if averaged.empty:
         return averaged
-    return averaged.merge(leads(accuracy_by_hops.curves(runs)), how="left").fillna(
-        {"ahead": 0, "pairs": 0}
-    )
+    return averaged.merge(leads(accuracy_by_hops.curves(runs)), how="left").fillna({"pairs": 0})
 
 
 def leads(curves: pd.DataFrame) -> pd.DataFrame:
-    """Of how many pairs of one seed High's mean accuracy over training is ahead of Original's:
-    layers, ahead, pairs.
+    """High − Original over training, the mean of all checks on `HOPS` hops, by depth: layers, gap,
+    gap_low, gap_high, pairs.
     """
     over = curves[curves["hops"] == HOPS].pivot_table("accuracy", ["layers", "seed"], "algorithm")
     over = over.reindex(columns=["high", "original"]).dropna()
-    return (
-        (over["high"] > over["original"])
-        .groupby("layers")
-        .agg(ahead="sum", pairs="size")
-        .reset_index()
-    )
+    rows = []
+    for layers, gaps in (over["high"] - over["original"]).groupby("layers"):
+        gap = mean_interval(gaps.tolist())
+        rows.append((layers, gap.value, gap.low, gap.high, gap.seeds))
+    return pd.DataFrame(rows, columns=["layers", "gap", "gap_low", "gap_high", "pairs"])
 
 
 def means(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -142,17 +150,24 @@ def means(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def curve_numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: how many seeds, and in how many of them High is ahead with the deepest
-    encoders.
-    """
-    deepest = frame.loc[frame["layers"].idxmax()].to_dict()
-    return deepest | {"least": frame["n"].min(), "most": frame["n"].max()}
+    """For the caption: how many seeds, and High's lead over training with the deepest encoders."""
+    deepest = frame.loc[frame["layers"].idxmax()]
+    return lead(deepest) | {"least": frame["n"].min(), "most": frame["n"].max()}
+
+
+def lead(row: pd.Series) -> dict[str, Any]:
+    """For a heading: a depth, and High − Original over training in words."""
+    known = row["pairs"] > 0
+    change = style.change(row["gap"], row["gap_low"], row["gap_high"], 1) if known else "not run"
+    return {"layers": row["layers"], "gap": change, "pairs": int(row["pairs"])}
 
 
 def plot_curves(frame: pd.DataFrame, width: float) -> Figure:
     """Draw a panel a depth; below five inches one above the other."""
     depths = frame.groupby("layers")
-    draws = [(style.heading("learning", 0, **own.iloc[0]), curve_axes, own) for _, own in depths]
+    draws = [
+        (style.heading("learning", 0, **lead(own.iloc[0])), curve_axes, own) for _, own in depths
+    ]
     return style.headed(width, 2.4, draws)
 
 

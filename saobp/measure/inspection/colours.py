@@ -13,8 +13,8 @@ ALGORITHMS = {
     "eigen_reg": "#56B4E9",
     "high_all_rows": "#7A0403",
     "sinkhorn": "#000000",
-    "uniform": "#7F7F7F",
-    "shuffled": "#8C6D1F",
+    "uniform": "#4D4D4D",
+    "shuffled": "#4B0082",
 }
 
 IN_PAGES = ("original", "high", "low", "elemmul", "sinkhorn")

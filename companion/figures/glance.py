@@ -1,0 +1,215 @@
+"""The result at a glance: one head before and after the step, what trained models end with, and the
+planned effects on one axis.
+"""
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from companion.figures import by_seed, maps, style
+from companion.figures.beyond_the_paper.claims import OUTCOME_LOOKS
+from companion.records.schema import Record
+from companion.results import claims, table, written
+from companion.results.row import OPEN
+from companion.setup import labels
+from companion.statistics import mean_interval
+from companion.statistics.seeds import SIDES
+from companion.tables import captions
+
+# of the planned effects, in their order: a claim; or the primary row of a study in a unit, its
+# reference, and the sign that is better
+EFFECTS: tuple[str | tuple[str, str, float, int], ...] = (
+    "hops",
+    ("learning", "ratio of steps", 1.0, -1),
+    "loss",
+    "decoder",
+    "fine-tuned",
+    "inserted",
+    ("spare", "points", 0.0, 1),
+    ("spare", "nats", 0.0, -1),
+    "cost",
+)
+COLUMNS = ["panel", "side", "seed", "x", "y", "value", "low", "high", "word", "name", "text"]
+# margins at which the axis ends
+REACH = 4.5
+
+
+def data(records: Sequence[Record]) -> pd.DataFrame:
+    """One row a mark: of panel a a weight of a map (x: key, y: query), of b a seed's largest column
+    sum, of c an effect in margins, better above 0.
+
+    Empty unless there are records of both sides.
+    """
+    columns = by_seed.sides(records, "column_mass_maximum")
+    if columns.empty:
+        return pd.DataFrame()
+    by_model = columns[columns["model"] == columns["model"].iloc[0]]
+    means = by_model.groupby(["seed", "algorithm"])["value"].mean().reset_index()
+    b = means.rename(columns={"algorithm": "side"}).assign(panel="b")
+    whole = pd.concat([_maps(), b, pd.DataFrame(effects())], ignore_index=True)
+    return whole.reindex(columns=COLUMNS).astype({"seed": "Int64"})
+
+
+def _maps() -> pd.DataFrame:
+    """The weights of a head of MiniLM before and after the step."""
+    frame, parts = maps.data([]), []
+    tokens = list(frame["token"][: len(frame) // 2])
+    for side, matrix in zip(maps.BEFORE_AND_AFTER, maps.both(frame)):
+        rows, keys = np.indices(matrix.shape)
+        found = {"x": keys.ravel(), "y": rows.ravel(), "value": matrix.ravel()}
+        parts.append(
+            pd.DataFrame(found).assign(panel="a", side=side, name=np.tile(tokens, len(tokens)))
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
+def effects() -> list[dict[str, Any]]:
+    """The planned effects that have a row in the table of results: number and interval in margins,
+    outcome, name, and number as text.
+    """
+    named = captions.of(style.CAPTIONS)["glance"]["effects"]
+    decided, found = claims.read().set_index("claim"), []
+    for effect in EFFECTS:
+        if isinstance(effect, str):
+            row = decided.loc[effect]
+            ends = [row["toward"], row["toward_low"], row["toward_high"]]
+            found.append(_effect(row, ends, row["word"], named[effect]))
+            continue
+        study, unit, reference, sign = effect
+        rows = table.read().query("study == @study and planned == 'primary' and unit == @unit")
+        for _, row in rows.iterrows():
+            ends = (
+                sign * (row[["estimate", "low", "high"]].astype(float) - reference) / row["margin"]
+            )
+            ends = [ends["estimate"], *sorted(ends[["low", "high"]])]
+            found.append(_effect(row, ends, row["outcome"], named[f"{study} {unit}"]))
+    return found
+
+
+def _effect(row: pd.Series, ends: Sequence[float], word: str, name: str) -> dict[str, Any]:
+    digits = 2 if row["margin"] >= 0.1 else 3
+    value, low, high = ends
+    text = written.of_row(row, digits, unit=True)
+    numbers = {"value": value, "low": low, "high": high}
+    return {"panel": "c", "word": word, "name": name, "text": text, **numbers}
+
+
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """For the caption and the titles: the head's largest column sum before and after, the
+    difference of trained models, and how many effects came out how.
+    """
+    head = maps.numbers(maps.data([]))
+    sums = _sums(frame)
+    gap = mean_interval((sums["high"] - sums["original"]).dropna().tolist())
+    words = frame.loc[frame["panel"] == "c", "word"].value_counts()
+    counts = {word.replace(" ", "_"): int(words.get(word, 0)) for word in OUTCOME_LOOKS}
+    means = {f"{side}_mean": sums[side].mean() for side in SIDES}
+    return {"head": head, "gap": gap, "effects": int(words.sum()), **counts, **means}
+
+
+def _sums(frame: pd.DataFrame) -> pd.DataFrame:
+    """Panel b: a row a seed and a column a side."""
+    rows = frame[frame["panel"] == "b"]
+    return rows.pivot(index="seed", columns="side", values="value")
+
+
+def plot(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw the head and the trained models above the effects; in a column of a page one below the
+    other.
+    """
+    wide, found = width >= style.NARROW, numbers(frame)
+    shape = (
+        [["a", "after", "b"], ["c", "c", "c"]] if wide else [["a", "after"], ["b"] * 2, ["c"] * 2]
+    )
+    rows = int((frame["panel"] == "c").sum())
+    heights = (1.9, 0.5 + 0.24 * rows) if wide else (1.5, 1.2, 0.4 + 0.36 * rows)
+    figure = style.new_figure(width, sum(heights) + 0.6)
+    axes = figure.subplot_mosaic(
+        shape, height_ratios=heights, width_ratios=(1, 1, 1.3) if wide else None
+    )
+    cells = frame[frame["panel"] == "a"]
+    for name, side, label in zip(
+        ("a", "after"), maps.BEFORE_AND_AFTER, ("before", "after one step")
+    ):
+        _map(axes[name], cells[cells["side"] == side], cells["value"].max(), label)
+    _trained(axes["b"], _sums(frame))
+    _effects(axes["c"], frame[frame["panel"] == "c"], beside=wide)
+    for letter, name in zip("abc", ("a", "b", "c")):
+        style.head(axes[name], letter, style.heading("glance", name, **found))
+    return figure
+
+
+def _map(ax: Axes, cells: pd.DataFrame, top: float, label: str) -> None:
+    """Draw one map of the head, the sum of its fullest column beside the token's name."""
+    matrix = cells.pivot(index="y", columns="x", values="value").to_numpy()
+    ax.imshow(matrix, norm=PowerNorm(0.5, 0, top), cmap="viridis", interpolation="nearest")
+    column = int(matrix.sum(0).argmax())
+    token = cells.loc[cells["x"] == column, "name"].iloc[0]
+    ax.set_xticks([column], [f"{token}: {matrix.sum(0)[column]:.1f}"])
+    ax.get_xticklabels()[0].set_ha("right" if column > len(matrix) / 2 else "center")
+    ax.set_yticks([])
+    ax.set_xlabel(label)
+    ax.grid(False)
+    ax.spines[:].set_visible(False)
+
+
+def _trained(ax: Axes, sums: pd.DataFrame) -> None:
+    """Draw a row a side: a dot a seed, and their mean with its value."""
+    for place, side in enumerate(reversed(SIDES)):
+        look, values = style.LOOKS[side], sums[side].dropna()
+        apart = place + np.linspace(-0.16, 0.16, len(values))
+        ax.plot(values, apart, look.marker, color=look.colour, ms=3.5, mfc="none", mew=0.8)
+        ax.vlines(values.mean(), place - 0.3, place + 0.3, color=look.colour, lw=1.8)
+        mean = {"ha": "center", "va": "bottom", "color": look.text, "fontsize": 7}
+        ax.text(values.mean(), place - 0.32, f"{values.mean():.1f}", **mean)
+    style.rows(ax, [labels.algorithm_title(side) for side in reversed(SIDES)])
+    ax.axvline(1, color="0.5", lw=0.8, ls=":", zorder=0)
+    seeds = labels.counted(len(sums), "seed")
+    ax.set(xlim=(0, None), xlabel=f"Largest column sum (even: 1; {seeds})")
+
+
+def _effects(ax: Axes, frame: pd.DataFrame, *, beside: bool) -> None:
+    """Draw a row an effect in the look of its outcome, its number on the right; names stand beside
+    the axis or above each row.
+    """
+    ax.axvspan(-1, 1, color="0.93", lw=0, zorder=0)
+    ax.axvline(0, color="0.4", lw=0.6, zorder=1)
+    for place, effect in enumerate(frame.itertuples()):
+        look = OUTCOME_LOOKS[effect.word]
+        low, high = np.clip([effect.low, effect.high], -REACH, REACH)
+        ax.hlines(place, low, high, color=look.colour, lw=1.8)
+        face = "white" if effect.word == OPEN else look.colour
+        at = np.clip(effect.value, -REACH, REACH)
+        ax.plot(at, place, look.marker, ms=4.5, mew=0.9, color=look.colour, mfc=face)
+        if not isfinite(effect.low):
+            raise ValueError(f"{effect.name}: an effect without an interval is not drawn")
+        text = {"fontsize": 6.5, "transform": ax.get_yaxis_transform()}
+        if beside:
+            ax.text(0, place, effect.name, va="center", **text)
+            ax.text(1.01, place, effect.text, va="center", **text)
+        else:
+            ax.text(0, place - 0.3, effect.name, va="bottom", **text)
+            ax.text(1, place - 0.3, effect.text, va="bottom", ha="right", **text)
+    style.rows(ax, [""] * len(frame), 0.6 if beside else 0.9)
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    ax.grid(visible=False)
+    # on the left there is room for names
+    ax.set(xlim=(-REACH - 1 if beside else -REACH, REACH), xlabel=style.heading("glance", "axis"))
+    handles = []
+    for word, look in OUTCOME_LOOKS.items():
+        if word in set(frame["word"]):
+            face = "white" if word == OPEN else look.colour
+            mark = {"color": look.colour, "marker": look.marker, "mfc": face, "ms": 4}
+            handles.append(Line2D([], [], lw=1.6, label=word, **mark))
+    handles.append(Patch(color="0.93", label="within the margin"))
+    columns = len(handles) if beside else 3
+    ax.figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=6.5)
