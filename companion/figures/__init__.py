@@ -1,7 +1,8 @@
 """The paper's figures and some of our own, drawn from run records alone."""
 
-from companion.figures.drawing import FIGURES, FigureError, caption, data, stem
+from companion.figures.drawing import FIGURES, FigureError, caption, data, read, stem
 from companion.figures.publishing import (
+    Form,
     listed,
     origin,
     publish,
@@ -9,6 +10,7 @@ from companion.figures.publishing import (
     shown,
     write,
     write_claims,
+    write_frame,
 )
 from companion.figures.style import COLUMN, PAGE
 
@@ -17,14 +19,17 @@ __all__ = [
     "FIGURES",
     "PAGE",
     "FigureError",
+    "Form",
     "caption",
     "data",
     "listed",
     "origin",
     "publish",
+    "read",
     "remove",
     "shown",
     "stem",
     "write",
     "write_claims",
+    "write_frame",
 ]

@@ -4,6 +4,7 @@ and its caption.
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -28,7 +29,7 @@ from companion.figures.beyond_the_paper import (
     learning_rates,
 )
 from companion.records.schema import Record
-from companion.setup import labels
+from companion.setup import labels, paths
 from companion.setup.studies import FRESH_ENCODERS
 from companion.setup.tasks_and_metrics import GRAPHS_OF
 from companion.statistics import estimates, trajectories
@@ -181,6 +182,26 @@ def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
         raise FigureError(
             f"{words(number)['title']}: no run yet, it needs {words(number)['needs']}"
         )
+    return frame
+
+
+def read(number: Number, file: Path) -> pd.DataFrame:
+    """Read the numbers of a figure from somebody's CSV, which has the columns of the tracked one.
+
+    Raises ValueError that names the file and the columns that it lacks.
+    """
+    found(number)
+    needed = pd.read_csv(paths.figures() / f"{stem(number)}.csv", nrows=5)
+    try:
+        frame = pd.read_csv(file)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"--data: {file} is no CSV that can be read: {error}") from None
+    if lost := [name for name in needed if name not in frame]:
+        raise ValueError(
+            f"--data: {file} lacks the columns {', '.join(lost)} of {stem(number)}.csv"
+        )
+    if "seed" in frame:
+        frame = frame.astype({"seed": "Int64"})
     return frame
 
 

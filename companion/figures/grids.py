@@ -181,9 +181,7 @@ def differences(frame: pd.DataFrame, width: float) -> Figure:
     return figure
 
 
-def _forest(
-    ax: Axes, frame: pd.DataFrame, places: Sequence[tuple[str, str]], between: str
-) -> None:
+def _forest(ax: Axes, frame: pd.DataFrame, places: Sequence[tuple[str, str]], between: str) -> None:
     """Draw a row a measure and task, named with what stands `between` them: the mean with its
     interval, and each seed's difference.
     """

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import PIL.Image
+from matplotlib.figure import Figure
 
 from companion import tables
 from companion.figures import drawing, style
@@ -26,7 +27,7 @@ from companion.statistics import estimates
 from companion.tables import captions, render
 
 FORMATS = ("pdf", "svg", "png", "csv")
-TRACKED_FORMATS = ("pdf", "png", "csv")
+TRACKED_FORMATS = ("pdf", "svg", "png", "csv")
 # the picture that README shows to phones, in its column form
 PHONE = ("png", "figure-glance")
 # no dates and no versions inside: equal figures are equal files
@@ -35,55 +36,67 @@ METADATA = {
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
 }
+# of a panel, in bold
+LETTER = r"\$\\bf\{(.)\}\$"
 # the files of a figure, and the headings of its panels
 Saved = tuple[list[Path], list[str]]
 
 
+class Form(NamedTuple):
+    """In which formats and how wide (inches) a figure is written, and whether without its titles."""
+
+    formats: Sequence[str] = FORMATS
+    width: float = style.PAGE
+    bare: bool = False
+
+
+# a page wide, in every format
+WHOLE = Form()
+
+
 def write(
-    number: int | str,
-    records: Sequence[Record],
-    folder: str | Path,
-    formats: Sequence[str] = FORMATS,
-    *,
-    width: float = style.PAGE,
+    number: int | str, records: Sequence[Record], folder: str | Path, form: Form = WHOLE
 ) -> list[Path]:
     """Write a figure into `folder` in each format, and the CSV that drew it; returns the paths.
 
     The same records give the same bytes. Raises ValueError for an unknown format, FigureError
     without the runs.
     """
-    stem = Path(folder) / drawing.stem(number)
-    return _save(drawing.found(number).plot, drawing.data(number, records), stem, formats, width)[0]
+    return write_frame(number, drawing.data(number, records), folder, form)
 
 
-def write_claims(folder: Path, formats: Sequence[str], width: float) -> list[Path]:
+def write_frame(
+    number: int | str, frame: pd.DataFrame, folder: str | Path, form: Form = WHOLE
+) -> list[Path]:
+    """Write the figure of a frame that `drawing.data` or `drawing.read` returns, as `write`."""
+    return _save(drawing.found(number).plot, frame, Path(folder) / drawing.stem(number), form)[0]
+
+
+def write_claims(folder: Path, form: Form) -> list[Path]:
     """Write the forest of the claims in each format, and the CSV that drew it."""
     frame = claims.data(fifteen.decided())
-    return _save(claims.plot, frame, folder / "figure-claims", formats, width)[0]
+    return _save(claims.plot, frame, folder / "figure-claims", form)[0]
 
 
-def _save(
-    plot: drawing.Plot,
-    frame: pd.DataFrame,
-    stem: Path,
-    formats: Sequence[str],
-    width: float = style.PAGE,
-) -> Saved:
+def _save(plot: drawing.Plot, frame: pd.DataFrame, stem: Path, form: Form) -> Saved:
     """Draw a figure, lay it out once for all formats, to a hundred-thousandth of its size, and
     write it.
 
     The solver's last digits differ from run to run, and the ids in an SVG are hashes of them.
     """
-    render.refuse_unknown(formats, FORMATS)
+    render.refuse_unknown(form.formats, FORMATS)
     with style.paper():
-        figure = plot(frame, width)
+        figure = plot(frame, form.width)
+        heads = [ax.get_title("left") for ax in figure.axes]
+        if form.bare:
+            _bare(figure)
         figure.draw_without_rendering()
     # "none" leaves a placeholder, with which every save draws twice
     figure.set_layout_engine(None)
     for ax in figure.axes:
         ax.set_position([round(edge, 5) for edge in ax.get_position(original=True).bounds])
-    written = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
-    for kind, path in zip(formats, written):
+    written = [stem.with_name(f"{stem.name}.{kind}") for kind in form.formats]
+    for kind, path in zip(form.formats, written):
         if kind == "csv":
             paths.write_text(
                 path, frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
@@ -92,9 +105,15 @@ def _save(
             with paths.new_file(path) as temporary, style.paper():
                 figure.savefig(temporary, format=kind, metadata=METADATA[kind])
     # a letter is bold there
-    plain = (re.sub(r"\$\\bf\{(.)\}\$", r"\1", ax.get_title("left")) for ax in figure.axes)
-    heads = [" ".join(text.split()) for text in plain]
-    return written, [*filter(None, heads)]
+    plain = (re.sub(LETTER, r"\1", text) for text in heads)
+    return written, [" ".join(text.split()) for text in plain if text]
+
+
+def _bare(figure: Figure) -> None:
+    """Take the titles from a figure's panels; their letters stay."""
+    for ax in figure.axes:
+        letter = re.match(LETTER, ax.get_title("left"))
+        ax.set_title(letter[0] if letter else "", loc="left", pad=4)
 
 
 def publish(
@@ -206,11 +225,11 @@ def _both_widths(
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as processes:
         begun = {}
         for name, draw in draws.items():
-            begun[name] = [processes.submit(_save, *draw, folder / name, formats)]
+            begun[name] = [processes.submit(_save, *draw, folder / name, Form(formats))]
             column = [kind for kind in formats if kind == "pdf" or (kind, name) == PHONE]
             if column:
                 stem = folder / f"{name}-column"
-                begun[name].append(processes.submit(_save, *draw, stem, column, style.COLUMN))
+                begun[name].append(processes.submit(_save, *draw, stem, Form(column, style.COLUMN)))
         done = {name: [one.result() for one in both] for name, both in begun.items()}
     return {
         name: ([path for files, _ in both for path in files], both[0][1])

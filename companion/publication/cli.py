@@ -133,12 +133,19 @@ def item(usual: str, others: str) -> Callable[[Callable], Callable]:
         ),
         click.option(
             "--format",
-            "file_format",
+            "formats",
             metavar="NAME",
-            default=usual,
-            help=f"{usual} (default), {others}",
+            multiple=True,
+            default=[usual],
+            help=f"{usual} (default), {others}; may be given several times",
         ),
-        click.option("--out", type=Path, default=Path(), help="folder (default: the current one)"),
+        click.option(
+            "--out",
+            "folder",
+            type=Path,
+            default=Path(),
+            help="folder (default: the current one)",
+        ),
     )
 
     return lambda command: reduce(
@@ -149,6 +156,10 @@ def item(usual: str, others: str) -> Callable[[Callable], Callable]:
 @saobp.command()
 @item("pdf", "svg, png, csv")
 @click.option("--width", type=float, metavar="INCHES", help="default: a page's")
+@click.option("--bare", is_flag=True, help="without titles; letters of panels stay")
+@click.option(
+    "--data", type=Path, metavar="FILE", help="a CSV of your own, as --format csv writes it"
+)
 def figure(**asked: Any) -> None:
     """Draw a single figure for reuse.
 
@@ -169,13 +180,12 @@ def table(**asked: Any) -> None:
     _single("table", **asked)
 
 
-def _single(
-    kind: str, number: int | str, *, out: Path, width: float | None = None, **asked: Any
-) -> None:
+def _single(kind: str, number: int | str, study_name: str | None, **wanted: Any) -> None:
     from companion.publication import results
 
-    path, studies = results.single(kind, number, width=width, folder=out, **asked)
-    show(str(path))
+    made, studies = results.single(kind, number, study_name, results.Wanted(**wanted))
+    for path in made:
+        show(str(path))
     if studies:
         show(f"from the records of {' and '.join(studies)}", error=True)
 

@@ -2,8 +2,9 @@
 paper.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from companion import figures, records, tables
 from companion.results import claims
@@ -153,33 +154,42 @@ def _others() -> list[dict[str, Any]]:
     return sum(others, records.select(first, "beyond"))
 
 
+class Wanted(NamedTuple):
+    """How a single figure or table is written: formats, folder; of a table whether with rows that
+    were not run; of a figure how wide (inches), without titles, and from whose numbers.
+    """
+
+    formats: Sequence[str]
+    folder: Path = Path()
+    every: bool = False
+    width: float | None = None
+    bare: bool = False
+    data: Path | None = None
+
+    @property
+    def form(self) -> figures.Form:
+        """The form of a figure."""
+        width = figures.PAGE if self.width is None else self.width
+        return figures.Form(self.formats, width, self.bare)
+
+
 def single(
-    kind: str,
-    number: int | str,
-    study_name: str | None,
-    file_format: str,
-    width: float | None,
-    folder: Path,
-    every: bool = False,
-) -> tuple[Path, list[str]]:
-    """Write one figure or table into a folder; return the file and the names of the studies behind
-    it.
+    kind: str, number: int | str, study_name: str | None, wanted: Wanted
+) -> tuple[list[Path], list[str]]:
+    """Write one figure or table into a folder; return the files and the names of the studies behind
+    them.
 
     Without a study the records are those that `figures/` shows, and for a figure of what that has
     no run of, those of `OTHERS`. Raises FileNotFoundError when the study has no records, ValueError
     for what is not there.
     """
-    formats, width = [file_format], figures.PAGE if width is None else width
     if number == "claims":
-        if study_name or every:
-            raise ValueError(
-                "claims: all of them, from every tracked study; leave out --study and --all"
-            )
-        if kind == "figure":
-            made = figures.write_claims(folder, formats, width)
-        else:
-            made = claims.write(folder, formats)
-        return made[0], ["all that are tracked"]
+        return _claims(kind, study_name, wanted), ["all that are tracked"]
+    if wanted.data is not None:
+        if study_name:
+            raise ValueError("--data: the numbers are those of the file; leave out --study")
+        frame = figures.read(number, wanted.data)
+        return figures.write_frame(number, frame, wanted.folder, wanted.form), []
     if study_name and study_name.endswith((".yaml", ".yml")):
         study_name = load_study(study_name).name
     name = study_name or shown_study()
@@ -194,19 +204,32 @@ def single(
     if kind == "figure":
         if number in figures.FIGURES and study_name is None:
             found = figures.origin(number, found, _others())
-        made = figures.write(number, found, folder, formats, width=width)
-        return made[0], [study] if study_name and study else _studies(found)
-    if not every and not any(cell.ran for cell in tables.table(number, found).of_models.values()):
+        made = figures.write(number, found, wanted.folder, wanted.form)
+        return made, [study] if study_name and study else _studies(found)
+    if not wanted.every:
+        built = tables.table(number, found)
+        if not any(cell.ran for cell in built.of_models.values()):
+            raise ValueError(
+                f"Table {number}: study {name} has no run of it; "
+                "--all writes the paper's numbers alone"
+            )
+    first = []
+    if not study_name and found[0]["study"] != PAPER_STUDY:
+        first = records.load(paths.results(PAPER_STUDY))
+    given = {"every": wanted.every, "first": first, "study": study}
+    made = tables.write(number, found, wanted.folder, wanted.formats, **given)
+    return made, sorted({*_studies(first), *([study] if study else _studies(found))})
+
+
+def _claims(kind: str, study_name: str | None, wanted: Wanted) -> list[Path]:
+    """Write the fifteen claims, as a figure or a table."""
+    if study_name or wanted.every or wanted.data:
         raise ValueError(
-            f"Table {number}: study {name} has no run of it; --all writes the paper's numbers alone"
+            "claims: all of them, from every tracked study; leave out --study, --data and --all"
         )
-    first = (
-        []
-        if study_name or found[0]["study"] == PAPER_STUDY
-        else records.load(paths.results(PAPER_STUDY))
-    )
-    made = tables.write(number, found, folder, formats, every=every, first=first, study=study)
-    return made[0], sorted({*_studies(first), *([study] if study else _studies(found))})
+    if kind == "figure":
+        return figures.write_claims(wanted.folder, wanted.form)
+    return claims.write(wanted.folder, wanted.formats)
 
 
 def _studies(found: list[dict[str, Any]]) -> list[str]:

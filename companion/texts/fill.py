@@ -2,10 +2,14 @@
 the data.
 """
 
+import json
 from pathlib import Path
+from typing import Any
 
 from jinja2 import FileSystemLoader, Template
 
+from companion import tables
+from companion.figures import drawing
 from companion.records import tracked
 from companion.results import claims, claims_file, table, written
 from companion.setup import paths, studies, typed_by_hand
@@ -27,7 +31,7 @@ def template(name: str) -> Template:
     numbers = (written.effect, written.value, written.size, written.count, written.n)
     words = (written.outcome, written.expect, claims.markdown, claims.after_holm)
     data = (data_and_departures.splits, data_and_departures.departures, tracked.study)
-    for function in (*numbers, *words, *data, notebooks):
+    for function in (*numbers, *words, *data, notebooks, gallery):
         environment.globals[function.__name__] = function
     environment.globals |= {"row": table.find, "tracked_studies": studies.TRACKED}
     return environment.get_template(name + SUFFIX)
@@ -52,6 +56,47 @@ def claim(name: str) -> str:
         raise ValueError(f"claim: no claim {name!r}; choose one of {', '.join(known)}")
     row = table.find(known[name].row)
     return template("claim.txt").render(id=name, claim=known[name], row=row).strip()
+
+
+def gallery() -> list[dict[str, Any]]:
+    """Return what stands of each figure and table in figures/: title, caption, picture, study, files
+    and the line of LaTeX; of one that was not run, the reason.
+    """
+    text = (paths.figures() / "manifest.json").read_text(encoding="utf-8")
+    manifest = json.loads(text)
+    entries, items = manifest["entries"], []
+    for number in (*drawing.FIGURES, "claims"):
+        name = drawing.stem(number)
+        words = drawing.words(number)
+        if name in entries:
+            items.append(_shown(name, entries[name]))
+        else:
+            reason = manifest["missing"].get(name, "").partition(": ")[2]
+            items.append({"title": words["title"], "caption": "", "reason": reason or "no run yet"})
+    for number in tables.TABLES:
+        entry = entries[f"table{number}"]
+        title = {"title": f"Table {number}", "caption": captions.of()[number].partition(". ")[0]}
+        items.append(_shown(f"table{number}", entry | title))
+    return items
+
+
+def _shown(name: str, entry: dict[str, Any]) -> dict[str, Any]:
+    files = sorted(entry["files"])
+    latex = rf"\input{{{name}.tex}}"
+    picture = ""
+    if f"{name}.pdf" in files:
+        latex = rf"\includegraphics[width=\linewidth]{{{name}.pdf}}"
+        picture = f"{name}.png"
+    return {
+        "title": entry["title"],
+        "caption": entry["caption"],
+        "alt": "; ".join(entry.get("heads", [])) or entry["title"],
+        "picture": picture,
+        "study": entry.get("study", "all that are tracked"),
+        "files": files,
+        "latex": latex,
+        "reason": "",
+    }
 
 
 def notebooks() -> dict[str, dict[str, str]]:

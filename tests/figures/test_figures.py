@@ -281,7 +281,7 @@ def test_the_tracked_forest_fits_a_page_with_every_title_whole():
 def test_the_same_records_give_the_same_bytes_without_a_date_and_with_fonts_inside(
     records, tmp_path
 ):
-    given = (records, tmp_path, ("pdf", "svg", "png"))
+    given = (records, tmp_path, figures.Form(("pdf", "svg", "png")))
     first, second = ([path.read_bytes() for path in figures.write(6, *given)] for _ in range(2))
     assert first == second
     assert (
@@ -328,7 +328,7 @@ def test_wrong_arguments_are_named(records, tmp_path):
     with pytest.raises(ValueError, match="width: 0.2 inches"):
         draw(4, records, width=0.2)
     with pytest.raises(ValueError, match="'jpg' is none of"):
-        figures.write(4, records, tmp_path, formats=("jpg",))
+        figures.write(4, records, tmp_path, figures.Form(("jpg",)))
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +370,7 @@ def test_the_tracked_manifest_gives_the_hashes_of_the_tracked_files():
     drawn = {
         paths.figures() / name: mark for entry in entries for name, mark in entry["files"].items()
     }
-    others = {paths.figures() / name for name in ("manifest.json", "results.csv")}
+    others = {paths.figures() / name for name in ("manifest.json", "results.csv", "README.md")}
     assert {*drawn} | others == set(paths.figures().iterdir())
     for path, mark in drawn.items():
         assert hashlib.sha256(path.read_bytes()).hexdigest() == mark, f"{path}: run `make figures`"
@@ -381,7 +381,7 @@ def test_a_notebook_holds_a_figure_in_half_the_bytes_with_every_pixel_and_all_bu
 ):
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
-    (path,) = figures.write(1, [], tmp_path, formats=("png",))
+    (path,) = figures.write(1, [], tmp_path, figures.Form(("png",)))
     drawn = {"missing": {}, "entries": {"figure1": {"caption": "A head."}}}
     paths.write_text(tmp_path / "manifest.json", json.dumps(drawn))
     assert figures.shown(1, tmp_path).data == "**Figure 1.** A head."
@@ -458,6 +458,14 @@ def test_r_over_seeds_is_of_the_algorithms_that_have_the_same_seeds_as_high():
     r = graphs.over_seeds(frame, "betweenness")
     means = [np.arctanh([0.2, 0.4]).mean(), np.arctanh([0.1, 0.5]).mean()]
     assert (r.value, r.seeds) == (pytest.approx(np.tanh(np.mean(means))), 2)
+
+
+def test_a_bare_figure_keeps_the_letters_of_its_panels_and_no_title(records):
+    with style.paper():
+        figure = drawing.found(4).plot(figures.data(4, records), style.PAGE)
+        publishing._bare(figure)
+    titles = [ax.get_title("left") for ax in figure.axes]
+    assert titles[:2] == [r"$\bf{a}$", r"$\bf{b}$"] and "" not in titles
 
 
 def test_rounding_is_not_blown_up_to_a_difference():
@@ -680,8 +688,10 @@ def test_the_tracked_figures_are_what_the_tracked_records_give(tmp_path, monkeyp
     for name, entry in kept["entries"].items():
         files, pictures = (
             set(entry.pop("files")),
-            {f"{name}.pdf", f"{name}.png", f"{name}-column.pdf"},
+            {f"{name}.{kind}" for kind in ("pdf", "svg", "png")} | {f"{name}-column.pdf"},
         )
+        if name == "figure-glance":
+            pictures.add("figure-glance-column.png")
         assert files - set(made["entries"][name].pop("files")) == (
             pictures if f"{name}.png" in files else set()
         )

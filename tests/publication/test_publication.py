@@ -6,6 +6,7 @@ import os
 import re
 import sys
 
+import pandas as pd
 import pytest
 from example_records import attention, pretrain
 
@@ -34,13 +35,29 @@ def test_a_table_or_figure_without_a_study_is_of_the_results_that_are_shown_or_o
     assert re.search(r"\| Claim +\| Ours \[95 %\] +\| n +\|", (tmp_path / "claims.md").read_text())
 
 
+def test_a_figure_is_drawn_from_somebodys_own_numbers_without_titles_in_each_format(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    mine = pd.read_csv(paths.figures() / "figure4.csv").query("algorithm == 'high'")
+    mine.to_csv("mine.csv", index=False)
+    words = "figure 4 --data mine.csv --bare --format svg --format csv --width 5"
+    assert cli.main(words.split()) == 0
+    assert capsys.readouterr().out.splitlines() == ["figure4.svg", "figure4.csv"]
+    assert set(pd.read_csv("figure4.csv")["algorithm"]) == {"high"}
+    mine.drop(columns="panel").to_csv("mine.csv", index=False)
+    assert cli.main(["figure", "4", "--data", "mine.csv"]) == 2
+    assert "mine.csv lacks the columns panel of figure4.csv" in capsys.readouterr().err
+
+
 def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_like_its_name(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(paths, "build", lambda name: tmp_path / "build")
 
     def written(kind, number, study):
-        path, studies = results.single(kind, number, study, "csv", None, tmp_path)
+        wanted = results.Wanted(["csv"], tmp_path)
+        (path,), studies = results.single(kind, number, study, wanted)
         return path.read_text(), studies
 
     assert written("table", 3, "scratch")[1] == written("figure", 6, "scratch")[1] == ["scratch"]
@@ -64,6 +81,8 @@ def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_lik
         ([], "Missing command"),
         (["table", "2", "--study", "decoders"], "no run of it"),
         (["figure", "claims", "--study", "x"], "leave out"),
+        (["figure", "4", "--data", "x.csv", "--study", "narrow"], "leave out --study"),
+        (["figure", "4", "--data", "x.csv"], "x.csv is no CSV that can be read"),
         (["table", "claims", "--all"], "leave out --study"),
         (["publish", "--study", "foo"], "no study is called"),
         (["publish", "--study", "smoke"], "--study: smoke trains for seconds"),

@@ -25,6 +25,7 @@ PAGES = [
     "CLAIMS.md",
     "SCALE.md",
     "data/README.md",
+    "figures/README.md",
     "notebooks/README.md",
 ]
 # a number alone is no code
