@@ -72,7 +72,8 @@ def gallery() -> list[dict[str, Any]]:
             items.append(_shown(name, entries[name]))
         else:
             reason = manifest["missing"].get(name, "").partition(": ")[2]
-            items.append({"title": words["title"], "caption": "", "reason": reason or "no run yet"})
+            missing = {"picture": "", "caption": "", "reason": reason or "no run yet"}
+            items.append({"title": words["title"]} | missing)
     for number in tables.TABLES:
         entry = entries[f"table{number}"]
         title = {"title": f"Table {number}", "caption": captions.of()[number].partition(". ")[0]}
