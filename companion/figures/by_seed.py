@@ -110,6 +110,9 @@ def sparsity(frame: pd.DataFrame, width: float) -> Figure:
     for name, matrix in (("a", before), ("b", after)):
         maps.map_axes(axes[name], matrix, tokens, PowerNorm(0.5, 0, before.max()))
         axes[name].tick_params(labelsize=4)
+        if not wide:
+            # names of tokens would lie on each other
+            axes[name].set(xticks=[], yticks=[])
         sparse = (matrix < 1 / len(matrix)).mean()
         style.head(axes[name], name, style.heading(6, name, sparse=sparse, **maps.numbers(head)))
     pair_axes(axes["c"], frame)

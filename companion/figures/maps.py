@@ -110,8 +110,8 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     above the other.
     """
     wide, said = width >= style.NARROW, numbers(frame)
-    shape, heights = ((2, 2), (3, 1.5)) if wide else ((4, 1), (2.3, 2.3, 1.3, 1.8))
-    figure = style.new_figure(width, 5.0 if wide else 9.2)
+    shape, heights = ((2, 2), (3, 1.5)) if wide else ((4, 1), (2.2, 2.2, 1.1, 1.7))
+    figure = style.new_figure(width, 5.0 if wide else 7.0)
     a, b, c, d = figure.subplots(*shape, height_ratios=heights).flat
     raw, refined = both(frame)
     tokens, top = list(frame["token"][: len(raw)]), said["place"]

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import FileSystemLoader, Template
 
 from companion import tables
-from companion.figures import drawing
+from companion.figures import drawing, style
 from companion.records import tracked
 from companion.results import claims, claims_file, table, written
 from companion.setup import paths, studies, typed_by_hand
@@ -34,6 +34,7 @@ def template(name: str) -> Template:
     for function in (*numbers, *words, *data, notebooks, gallery):
         environment.globals[function.__name__] = function
     environment.globals |= {"row": table.find, "tracked_studies": studies.TRACKED}
+    environment.globals |= {"page": style.PAGE, "column": style.COLUMN}
     return environment.get_template(name + SUFFIX)
 
 
