@@ -19,8 +19,9 @@ from companion.records import select
 from companion.records.schema import Record
 from companion.setup import labels
 from companion.setup.tasks_and_metrics import TASKS
-from companion.statistics import estimates, on_scale
+from companion.statistics import Estimate, estimates, on_scale
 from companion.statistics.seeds import SIDES
+from companion.tables.cells import effect
 
 GRIDS = {4: ("race",), 7: ("squad",), 8: ("sst2",)}
 # of the forest
@@ -120,7 +121,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     texts = []
     for row in over.itertuples():
         about = PANELS[row.panel]
-        change = style.change(row.value, row.low, row.high, about.digits)
+        change = effect(Estimate(row.value, row.low, row.high, row.runs), about.digits)
         texts.append(f"{about.title} {change}")
     level = frame[(frame["of"] == "level") & frame["seed"].isna()]
     sides = level["algorithm"].isin(SIDES)

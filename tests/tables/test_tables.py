@@ -330,8 +330,11 @@ def test_the_command_for_all_rows_names_the_study_that_the_table_is_of():
     assert "saobp table 7 --all" in both.to_markdown()
     with pytest.raises(ValueError, match="1 to 9 or claims"):
         tables.table(10, [])
-    with pytest.raises(ValueError, match="decoders, smoke"):
-        tables.table(7, [*runs, examples.decoder()])
+    assert tables.table(7, [*runs, examples.decoder()]).studies == ("smoke", "decoders"), (
+        "fresh seeds belong to the study that they train like"
+    )
+    with pytest.raises(ValueError, match="laptop, smoke"):
+        tables.table(7, [examples.decoder() | {"study": "laptop"}, examples.decoder()])
 
 
 @pytest.mark.parametrize(
