@@ -209,7 +209,8 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
         over = changes(points)[ENDS].itertuples(index=False)
         change = [style.change(*row, about.digits) for row in over]
         draws.append((": ".join([title, *change]), level_axes, points, about))
-    figure = style.headed(width, 1.9, draws, columns=4)
+    rows = ceil(len(draws) / (4 if width >= style.NARROW else 2))
+    figure = style.headed(width, min(1.9, 7 / rows), draws, columns=4)
     for place, ax in enumerate(figure.axes):
         if place % 4 == 0:
             model, task, *_ = _panels(frame)[place]

@@ -530,7 +530,7 @@ def test_the_glance_has_a_seed_once_and_each_planned_effect_of_the_table_of_resu
     assert harm["value"] == pytest.approx(-spared["estimate"] / spared["margin"])
     assert harm["low"] < harm["value"] < harm["high"], "more loss is worse"
     words = figures.caption("glance", frame)
-    assert f"Of {len(effects)} planned effects" in words
+    assert f"of {len(effects)} planned effects" in words
 
 
 def test_every_figure_has_a_caption_and_one_without_its_number_is_refused():
