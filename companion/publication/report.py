@@ -182,6 +182,9 @@ def _figures(folder: Path) -> dict[str, dict[str, Any]]:
     for path in sorted(
         folder.glob("figure*.png"), key=lambda path: (path.stem.startswith("figure-"), path.stem)
     ):
+        # as README shows it to phones
+        if path.stem.endswith("-column"):
+            continue
         entry = entries.get(path.stem, {})
         found[path.stem] = {
             "name": path.stem,
