@@ -283,6 +283,22 @@ def shown(number: int | str, folder: str | Path) -> Any:
     return Markdown(f"**{drawing.words(number)['title']}.** {manifest['entries'][name]['caption']}")
 
 
+def redrawn(number: int | str, folder: str | Path, width: float = style.PAGE) -> Any:
+    """Draw a figure from the CSV beside it, so that a reader may change the CSV or the style.
+
+    Displays it in a notebook, `width` inches wide, and returns its caption, as `shown` does.
+    """
+    from IPython.display import Markdown, display
+
+    manifest = json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8"))
+    name = drawing.stem(number)
+    if reason := manifest["missing"].get(name):
+        return Markdown(f"*{reason}.*")
+    with style.paper():
+        display(drawing.found(number).plot(drawing.read(number, Path(folder, f"{name}.csv")), width))
+    return Markdown(f"**{drawing.words(number)['title']}.** {manifest['entries'][name]['caption']}")
+
+
 def provenance(records: Sequence[Record]) -> dict[str, Any]:
     """Where a set of records comes from: study, data, code, versions, last run's date."""
     data = {

@@ -397,6 +397,15 @@ def test_a_notebook_holds_a_figure_in_half_the_bytes_with_every_pixel_and_all_bu
     assert np.abs(whole - few).max() < 24 and np.abs(whole - few).mean() < 3
 
 
+def test_a_tracked_figure_is_drawn_again_from_the_csv_beside_it(monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    said = figures.redrawn(6, paths.figures()).data
+    assert said == figures.shown(6, paths.figures()).data
+    assert shown[0].axes
+    assert figures.redrawn(9, paths.figures()).data.startswith("*Figure 9")
+
+
 def test_figure_1_is_minilm_s_head_with_the_largest_column_and_its_rows_sum_to_one():
     frame, said = figures.data(1, []), example_head.load()
     assert max(head["raw"] for head in said["heads"]) == pytest.approx(
