@@ -102,7 +102,7 @@ def _shown(name: str, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def notebooks() -> dict[str, dict[str, str]]:
-    """Return name -> question, reads, writes, runtime of every notebook: texts/notebooks.yaml."""
+    """Return name -> question, reads, writes, minutes, runtime of every notebook: texts/notebooks.yaml."""
     about = typed_by_hand.read(folder() / "notebooks.yaml")
     names = sorted(path.stem for path in (paths.root() / "notebooks").glob("*.ipynb"))
     return {name: about[name] for name in names}
