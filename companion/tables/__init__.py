@@ -24,7 +24,7 @@ TABLES = {
     8: (scores.table, ("pretrain", "finetune")),
     9: (sizes_schedules_cost.of_cost, ("cost",)),
 }
-FORMATS = {"csv": "to_csv", "md": "to_markdown", "tex": "to_latex"}
+FORMATS = {"csv": Table.to_csv, "md": Table.to_markdown, "tex": Table.to_latex}
 
 __all__ = ["FORMATS", "TABLES", "Cell", "Table", "relevant", "table", "write"]
 
@@ -86,8 +86,8 @@ def write(
     refuse_unknown(formats, FORMATS)
     whole = table(number, records, first=first, study=study)
     short = whole if every else whole.with_runs()
-    texts = {name: getattr(whole if name == "csv" else short, FORMATS[name]) for name in formats}
+    texts = {name: FORMATS[name](whole if name == "csv" else short) for name in formats}
     return [
-        paths.write_text(Path(folder) / f"table{number}.{name}", text())
+        paths.write_text(Path(folder) / f"table{number}.{name}", text)
         for name, text in texts.items()
     ]

@@ -328,8 +328,12 @@ def correlations(number: int, records: Sequence[Record], published: Published) -
                 else ""
             )
             runs = estimates.fresh_alone(records, "pretrain") if task == "wikitext" else records
-            points = getattr(trajectories, way)(runs, model, task)
-            ours = getattr(trajectories, f"over_{way}")(points, measure)
+            if way == "checkpoints":
+                points = trajectories.checkpoints(runs, model, task)
+                ours = trajectories.over_checkpoints(points, measure)
+            else:
+                points = trajectories.runs(runs, model, task)
+                ours = trajectories.over_runs(points, measure)
             if ours and ours.seeds < trajectories.FEW:
                 # as among the claims
                 ours = replace(ours, low=nan, high=nan)
