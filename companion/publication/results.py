@@ -18,6 +18,7 @@ from companion.setup.studies import (
     PUBLIC_ENCODER,
     PUBLIC_MODELS,
     SAY_MOST,
+    TUNED_EXAM,
     load_study,
 )
 from companion.statistics.estimates import FRESH
@@ -25,7 +26,7 @@ from companion.statistics.estimates import FRESH
 # their records hold nothing that the others do not
 SUMMARIES = ("10-tables", "11-figures")
 # studies with figures of their own
-OTHERS = (EXAM, FRESH_EXAM, PUBLIC_ENCODER, PUBLIC_MODELS)
+OTHERS = (EXAM, FRESH_EXAM, PUBLIC_ENCODER, PUBLIC_MODELS, TUNED_EXAM)
 # seeds of a pair: a study that has them goes before one that has fewer
 SEVERAL = 3
 

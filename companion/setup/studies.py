@@ -35,6 +35,8 @@ EXAM, FRESH_EXAM = "stories", "hops"
 PUBLIC_ENCODER = "retrofit"
 # and with sparing, by λ and length
 PUBLIC_MODELS = "spare"
+# time to learn at tuned learning rates
+TUNED_EXAM = "learning"
 # of Original and High, 300 in each setting
 ALTERNATIONS = "cost"
 PLANNED = (
