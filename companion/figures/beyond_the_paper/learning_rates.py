@@ -100,7 +100,7 @@ def accuracy_at(record: Record, steps: np.ndarray) -> np.ndarray:
 
 
 def ratio_rows(study: read.Study) -> Iterator[tuple[Any, ...]]:
-    """Yield (c): the ratio of every contrast of the plan, with the outcome of the plan's rule.
+    """Yield (c): the ratio and plain interval of every contrast, and what the plan's rule says.
 
     Line 0 is the primary contrast. One over fewer seeds than the first analysis has is left out.
     """
@@ -110,9 +110,8 @@ def ratio_rows(study: read.Study) -> Iterator[tuple[Any, ...]]:
         ratio = reading.row
         if ratio.n < study.planned.primary.analyses[0]:
             continue
-        low, high = reading.interval
-        outcome = reading.outcome or "open"
-        yield RATIO, ratio.contrast, line, ratio.estimate, low, high, ratio.n, outcome
+        numbers = (ratio.estimate, ratio.low, ratio.high)
+        yield RATIO, ratio.contrast, line, *numbers, ratio.n, reading.outcome or "open"
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
@@ -200,5 +199,7 @@ def contrast_title(contrast: str) -> str:
     first, second = contrast.split(" / ")
     if "best rate" in first:
         return AT_BEST
+    if first == HIGH:
+        return "High, at Original's best rate"
     title = ARM_TITLES.get(first) or labels.algorithm_title(first)
     return title if second == ORIGINAL else f"{title} / {labels.algorithm_title(second)}"
