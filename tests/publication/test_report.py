@@ -117,7 +117,9 @@ def test_pages_need_nothing_from_elsewhere_and_every_picture_is_inside(folder):
         )
         assert "url(" not in text.partition("</style>")[0], path.name
     for name in report.SECTIONS:
-        assert not re.search("https?:", read(folder, f"{name}.html")), name
+        # the name of SVG's elements is no address that a page fetches
+        text = read(folder, f"{name}.html").replace("http://www.w3.org/2000/svg", "")
+        assert not re.search("https?:", text), name
     assert (folder / "index.html").stat().st_size < 2e6, "bytes"
 
 
