@@ -288,14 +288,17 @@ def redrawn(number: int | str, folder: str | Path, width: float = style.PAGE) ->
 
     Displays it in a notebook, `width` inches wide, and returns its caption, as `shown` does.
     """
-    from IPython.display import Markdown, display
+    from IPython.display import Image, Markdown, display
 
     manifest = json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8"))
     name = drawing.stem(number)
     if reason := manifest["missing"].get(name):
         return Markdown(f"*{reason}.*")
     with style.paper():
-        display(drawing.found(number).plot(drawing.read(number, Path(folder, f"{name}.csv")), width))
+        figure = drawing.found(number).plot(drawing.read(number, Path(folder, f"{name}.csv")), width)
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png", dpi=150, metadata=METADATA["png"])
+    display(Image(picture.getvalue(), width=900))
     return Markdown(f"**{drawing.words(number)['title']}.** {manifest['entries'][name]['caption']}")
 
 

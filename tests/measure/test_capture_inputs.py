@@ -279,7 +279,7 @@ def test_a_path_from_home_is_there_and_what_cannot_be_a_path_is_refused(
     for path, said in (
         (tmp_path / "deep", "deep: is a folder; name the parquet file"),
         (tmp_path / ("x" * 252 + ".parquet"), "too long"),
-        (tmp_path / "caf\udce9.parquet", r"udce9.* is no UTF-8; take another name"),
+        (tmp_path / "caf\udce9.parquet", "is no UTF-8; take another name"),
         (3, "must be a text or a path"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -154,6 +154,8 @@ def test_measure_agrees_with_the_single_functions_and_all_keep_to_their_signatur
     single |= {
         "sparsity_fixed": partial(single["sparsity"], threshold=0.01),
         "entropy": single["attention_entropy"],
+        "sink_rate": checked(d.sink_rate),
+        "rank_one_distance": checked(d.rank_one_distance),
     }
     for maps, real in ((attention, mask), (attention[1, 2], mask[1])):
         expected = {name: diagnostic(maps, mask=real) for name, diagnostic in single.items()}

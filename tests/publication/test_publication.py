@@ -244,7 +244,7 @@ def test_several_strengths_are_given_in_a_row_or_one_by_one(words, strengths, mo
     assert cli.main(["inspect", *words]) == 0
     assert (
         capsys.readouterr().out
-        == f"minilm {strengths and [*map(float, strengths)]} {4 if '4' in words else 16}\n"
+        == f"minilm {strengths and [*map(float, strengths)]} {4 if '4' in words else None}\n"
     )
 
 

@@ -42,6 +42,8 @@ CODE = (
 NAMES = (
     # our notebooks
     r"\[\d\d-[a-z-]+\]",
+    r"^\d\d-[a-z]+$",
+    r"^figure\d$",
     r"\b[Nn]otebook \d\d\b",
     r"\btask sst2\b",
     # the paper's items

@@ -61,7 +61,9 @@ def test_what_older_runs_had_alike_is_no_other_recipe():
 
 
 def test_a_run_that_an_earlier_version_began_is_found_by_its_folder_s_name():
-    recipe = recipes.Pretraining(length=8, batch=2, steps=5, learning_rate=1e-3, warmup=1)
+    recipe = recipes.Pretraining(
+        length=8, batch=2, steps=5, learning_rate=1e-3, warmup=1, precision="auto"
+    )
     plain = {
         "attention": recipes.AttentionCapture(tasks=["rte"], length=8),
         "decoder": None,
