@@ -260,6 +260,21 @@ def origin(number: int | str, records: Sequence[Record], others: Sequence[Record
     return drawing.relevant(number, records) or drawing.relevant(number, others)
 
 
+def few_colours(file: Path | io.BytesIO) -> bytes:
+    """Return a picture as PNG in 256 colours: small text stays sharp, in a quarter of the bytes.
+
+    Fewer pixels would not do: the squares of an attention map compress well until they are
+    resampled.
+    """
+    few = io.BytesIO()
+    with PIL.Image.open(file) as picture:
+        reduced = picture.convert("RGB").quantize(
+            256, PIL.Image.Quantize.FASTOCTREE, dither=PIL.Image.Dither.NONE
+        )
+    reduced.save(few, "PNG", optimize=True)
+    return few.getvalue()
+
+
 def shown(number: int | str, folder: str | Path) -> Any:
     """Display a tracked figure in a notebook and return its caption, or the reason why there is
     none.
@@ -272,14 +287,8 @@ def shown(number: int | str, folder: str | Path) -> Any:
     )
     if reason := manifest["missing"].get(name):
         return Markdown(f"*{reason}.*")
-    # all pixels in 256 colours: small text stays sharp, in a quarter of the bytes; fewer pixels
-    # would not do, for the squares of an attention map compress well until they are resampled
-    few, colours = io.BytesIO(), PIL.Image.Quantize.FASTOCTREE
-    with PIL.Image.open(Path(folder, f"{name}.png")) as picture:
-        picture.convert("RGB").quantize(256, colours, dither=PIL.Image.Dither.NONE).save(
-            few, "PNG", optimize=True
-        )
-    display(Image(few.getvalue(), width=900))
+    picture = few_colours(Path(folder, f"{name}.png"))
+    display(Image(picture, width=900))
     return Markdown(f"**{drawing.words(number)['title']}.** {manifest['entries'][name]['caption']}")
 
 
@@ -295,10 +304,12 @@ def redrawn(number: int | str, folder: str | Path, width: float = style.PAGE) ->
     if reason := manifest["missing"].get(name):
         return Markdown(f"*{reason}.*")
     with style.paper():
-        figure = drawing.found(number).plot(drawing.read(number, Path(folder, f"{name}.csv")), width)
-        picture = io.BytesIO()
-        figure.savefig(picture, format="png", dpi=150, metadata=METADATA["png"])
-    display(Image(picture.getvalue(), width=900))
+        figure = drawing.found(number).plot(
+            drawing.read(number, Path(folder, f"{name}.csv")), width
+        )
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="png", dpi=150, metadata=METADATA["png"])
+    display(Image(few_colours(drawn), width=900))
     return Markdown(f"**{drawing.words(number)['title']}.** {manifest['entries'][name]['caption']}")
 
 
