@@ -40,7 +40,7 @@ def make_example(strength: float) -> dict[str, Any]:
     """Run MiniLM with High on `SENTENCE`, for `results.example_head.load`; raises PublicModelError where MiniLM
     is not there.
     """
-    from companion.beyond import message_rounds
+    from companion.studies.strengths import message_rounds
     from saobp.models import public
     from saobp.models.apply import apply
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from companion.beyond import accuracy_by_hops
 from companion.results.row import CONTRAST, Endpoint, Row
 from companion.results.study import Study
 from companion.setup import labels
 from companion.statistics import Estimate, mean_interval
+from companion.studies.hops import read as accuracy_by_hops
 
 OVER_TRAINING = Endpoint("accuracy over training", "points", 1, planned="primary")
 LAST_STEP = Endpoint("accuracy at the last step", "points", 1, planned="accuracy at the last step")

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import nan
 
-from companion.beyond import plan
 from companion.results.row import CONTRADICTED, NO_EFFECT, OPEN, SUPPORTED, Endpoint, Row
 from companion.results.study import Study
 from companion.setup import paths
 from companion.statistics import Estimate
+from companion.studies import plan
 from companion.studies.learning import design
 from companion.studies.learning import read as learning
 from companion.studies.learning.design import Learning

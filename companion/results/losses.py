@@ -9,7 +9,6 @@ from math import log
 import numpy as np
 import pandas as pd
 
-from companion.beyond import strengths
 from companion.records import tracked
 from companion.records.schema import Record
 from companion.results.row import CONTRAST, Endpoint, Row
@@ -19,6 +18,7 @@ from companion.setup.sizes_and_strengths import strength_of
 from companion.statistics import geometric_interval, mean_interval, trajectories
 from companion.statistics.intervals import LEVEL
 from companion.statistics.seeds import branch_gaps, metric, seed_gap
+from companion.studies.strengths import read as strengths
 
 LOSS = Endpoint("held-out loss", "nats", -1, planned="held-out loss at the last step")
 ON_WIKITEXT = Endpoint("loss on WikiText-103", "nats", -1)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from companion.beyond import strengths
 from companion.records.schema import Record
 from companion.results.row import Endpoint, Row
 from companion.results.study import Study
 from companion.setup.sizes_and_strengths import strength_of
+from companion.studies.strengths import read as strengths
 
 COLUMN = Endpoint("largest column sum of one encoder", "")
 LEFT = Endpoint("distance to settled beliefs", "share")

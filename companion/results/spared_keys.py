@@ -5,11 +5,11 @@ length.
 from collections.abc import Iterator
 from math import nan
 
-from companion.beyond import plan
 from companion.results.row import Row
 from companion.results.study import Study
 from companion.setup import labels
 from companion.setup.tasks_and_metrics import TASKS
+from companion.studies import plan
 from companion.studies.spare import curves, read
 
 # arms of the plan, for readers

@@ -7,9 +7,6 @@ from math import nan
 from typing import Any
 
 from companion import records
-from companion.beyond.plan import Endpoint as PlannedEndpoint
-from companion.beyond.plan import Planned
-from companion.beyond.plan import studies as planned_studies
 from companion.records import tracked
 from companion.records.schema import Record
 from companion.results import claims_file
@@ -18,6 +15,9 @@ from companion.setup import labels, paths, studies
 from companion.setup.sizes_and_strengths import SIZES
 from companion.statistics import Estimate, level_at
 from companion.statistics.intervals import LEVEL
+from companion.studies.plan import Endpoint as PlannedEndpoint
+from companion.studies.plan import Planned
+from companion.studies.plan import studies as planned_studies
 
 # the text that a study's models read, by what its file says of its data
 STORY_TEXT, REAL_TEXT = "story world", "real text"

@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from companion import records
-from companion.beyond import plan
-from companion.cost import alternations, cost_tables, length, timing, whole_model
+from companion.cost import cost_tables, length, timing, whole_model
 from companion.figures.beyond_the_paper import costs
 from companion.paper import arithmetic, comparisons, numbers
 from companion.setup import paths
+from companion.studies import plan
+from companion.studies.cost import run as alternations
 from companion.training import architectures
 from saobp.fused.tiled import native
 

@@ -354,7 +354,9 @@ def test_text_in_the_colours_of_the_pages_has_a_contrast_of_four_and_a_half(sche
 
 
 @needs_browser
-def test_a_phone_shows_the_page_without_scrolling_sideways_and_keeps_the_slider_in_view(causal, tmp_path):
+def test_a_phone_shows_the_page_without_scrolling_sideways_and_keeps_the_slider_in_view(
+    causal, tmp_path
+):
     told, _ = browse(tmp_path, causal, width=500)
     assert told["width"][0] <= told["width"][1]
     # in view while the last map is read

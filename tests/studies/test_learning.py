@@ -7,8 +7,9 @@ import torch
 from click.testing import CliRunner
 
 from companion import records
-from companion.beyond import plan, questions
 from companion.setup.studies import load_study
+from companion.studies import plan
+from companion.studies.hops import questions
 from companion.studies.learning import arms, batches, design, run
 from companion.studies.learning.design import Learning, Run
 

@@ -7,8 +7,9 @@ import torch
 from scipy.optimize import brentq
 
 import saobp
-from companion.beyond import multihop, questions
 from companion.setup.studies import load_study
+from companion.studies.hops import questions
+from companion.studies.hops import run as multihop
 from companion.studies.learning import arms
 
 STRENGTH = 0.2

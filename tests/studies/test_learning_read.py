@@ -8,9 +8,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from companion.beyond import plan
 from companion.records import as_text
 from companion.statistics import level_at, mean_interval
+from companion.studies import plan
 from companion.studies.learning import design, read
 from companion.studies.learning.design import Learning, Run
 

@@ -8,11 +8,11 @@ from click.testing import CliRunner
 from small_hub import word_tokenizer, write_split
 
 from companion import records
-from companion.beyond import plan
 from companion.data import corpora, sources
 from companion.data.splits import DataError
 from companion.setup import paths
 from companion.statistics.seeds import branch_gaps
+from companion.studies import plan
 from companion.studies.lockstep import design, run, text
 from companion.studies.lockstep.design import Lockstep
 

@@ -10,9 +10,9 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
 import saobp
 from companion import records
-from companion.beyond import plan
 from companion.data.splits import DataError
 from companion.evaluation import settled_beliefs
+from companion.studies import plan
 from companion.studies.spare import dose, factors, passages, run, similarity
 from companion.studies.spare.sections import Dose, Spare
 from saobp.models.models_by_name import Opened

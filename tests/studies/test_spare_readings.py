@@ -5,9 +5,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from companion.beyond import plan
 from companion.results import spared_keys
 from companion.results.study import Study
+from companion.studies import plan
 from companion.studies.spare import curves, read
 
 

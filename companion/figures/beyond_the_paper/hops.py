@@ -10,12 +10,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from companion.beyond import accuracy_by_hops
 from companion.figures import style
 from companion.setup import labels
 from companion.statistics import mean_interval
 from companion.statistics.intervals import TAILS
 from companion.statistics.paired import RESAMPLES
+from companion.studies.hops import read as accuracy_by_hops
 
 # with fewer, all of them are right nearly always
 HOPS = 3

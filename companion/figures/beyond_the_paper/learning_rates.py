@@ -13,11 +13,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from companion.beyond import plan
 from companion.figures import style
 from companion.records.schema import Record
 from companion.setup import labels
 from companion.statistics import mean_interval
+from companion.studies import plan
 from companion.studies.learning import design, read
 from companion.studies.learning.design import HIGH, HOPS, ORIGINAL, Learning, Run
 

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from companion.beyond import strengths
 from companion.figures import style
+from companion.studies.strengths import read as strengths
 
 # their name and unit, and the span that an axis shows at least
 PANELS = {

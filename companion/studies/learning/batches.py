@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from companion.beyond import questions
 from companion.setup import paths
 from companion.setup.recipes import MultiHop
+from companion.studies.hops import questions
 from companion.training import checkpoints
 
 # steps whose stories lie in one file

@@ -10,11 +10,11 @@ from annotated_types import Ge, MinLen
 from pydantic import model_validator
 
 from companion import records
-from companion.beyond.plan import Question
 from companion.setup.recipes import MultiHop, Positive, Rate, Seeds, Share
 from companion.setup.studies import load_study
 from companion.setup.typed_by_hand import Strict
 from companion.statistics.time_to_learn import first_step
+from companion.studies.plan import Question
 
 NAME = "learning"
 ORIGINAL, HIGH = "original", "high"

@@ -13,11 +13,11 @@ import click
 import numpy as np
 
 from companion import records
-from companion.beyond import plan
 from companion.setup import paths
 from companion.statistics import holm, level_at, mean_interval
 from companion.statistics.intervals import LEVEL
 from companion.statistics.time_to_learn import Ratio, Row, Times, log_differences, ratio, row
+from companion.studies import plan
 from companion.studies.learning import design
 from companion.studies.learning.design import HIGH, ORIGINAL, Learning, Run
 

@@ -17,9 +17,10 @@ from torch import nn
 from transformers import get_constant_schedule_with_warmup
 
 from companion import records
-from companion.beyond import multihop, plan
 from companion.setup import paths
 from companion.setup.recipes import MultiHop
+from companion.studies import plan
+from companion.studies.hops import run as multihop
 from companion.studies.learning import arms, design
 from companion.studies.learning.batches import batches
 from companion.studies.learning.design import Learning, Run

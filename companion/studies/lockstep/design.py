@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Lt, MinLen
 from pydantic import model_validator
 
-from companion.beyond.plan import Question
 from companion.setup.recipes import Algorithm, Model, Positive, Pretraining, Rate, Seeds
 from companion.setup.sizes_and_strengths import SIZES
+from companion.studies.plan import Question
 
 NAME = "lockstep"
 # the arm that is left out on a machine that is not fast enough for all

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from companion import records
-from companion.beyond import plan
 from companion.data import corpora
 from companion.data.corpora import Blocks
 from companion.data.masking import SeededMasking, masked
 from companion.evaluation.heldout import HeldOut
 from companion.setup import paths
+from companion.studies import plan
 from companion.studies.lockstep import design, text
 from companion.studies.lockstep.design import Lockstep
 from companion.training import architectures, departures, trainer

@@ -10,11 +10,11 @@ from typing import Any
 import click
 from transformers import PreTrainedTokenizerBase
 
-from companion.beyond import plan
 from companion.data import corpora, sources
 from companion.data.corpora import Blocks
 from companion.data.splits import Absent, DataError
 from companion.data.tokenizers import make_tokenizer
+from companion.studies import plan
 from companion.studies.lockstep import design
 from companion.studies.lockstep.design import Lockstep
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from companion import records
-from companion.beyond import plan
-from companion.beyond.inserted import opened
 from companion.data import sources
+from companion.studies import plan
+from companion.studies.retrofit.inserted import opened
 from companion.studies.spare import passages
 from companion.studies.spare.run import ORIGINAL, not_trained, put_on
 from companion.studies.spare.sections import Arm, Decoder, Dose, Spare

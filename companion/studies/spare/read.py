@@ -9,10 +9,10 @@ import numpy as np
 from scipy import stats
 
 from companion import records
-from companion.beyond import plan
 from companion.records.schema import Record
 from companion.statistics.intervals import LEVEL
 from companion.statistics.paired import RESAMPLES
+from companion.studies import plan
 from companion.studies.spare.sections import MEAN, Spare
 
 # as the table of results has them

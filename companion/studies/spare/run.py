@@ -15,9 +15,9 @@ from torch.nn import functional
 
 import saobp
 from companion import records
-from companion.beyond import plan
-from companion.beyond.inserted import opened
 from companion.data import sources
+from companion.studies import plan
+from companion.studies.retrofit.inserted import opened
 from companion.studies.spare import factors, passages, similarity
 from companion.studies.spare.sections import Arm, Decoder, Encoder, Spare
 from companion.training.departures import differs

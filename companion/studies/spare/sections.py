@@ -4,9 +4,9 @@ from typing import Annotated
 
 from annotated_types import Gt, Len
 
-from companion.beyond import plan
 from companion.setup import typed_by_hand
 from companion.setup.recipes import Positive
+from companion.studies import plan
 
 # what the mean of the sets is called among them
 MEAN = "mean"

@@ -12,12 +12,12 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from companion.beyond.inserted import embeddings
 from companion.data.sources import Source
 from companion.data.task_rows import load_reported
 from companion.records.schema import Split
 from companion.statistics.intervals import LEVEL, TAILS
 from companion.statistics.paired import RESAMPLES
+from companion.studies.retrofit.inserted import embeddings
 from companion.studies.spare.sections import MEAN
 
 # quantiles of the interval that two one-sided tests read

@@ -14,11 +14,13 @@ from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
 from companion import records
-from companion.beyond import accuracy_by_hops as hops
-from companion.beyond import message_rounds, multihop, questions
 from companion.setup import paths
 from companion.setup.recipes import MultiHop
 from companion.setup.studies import load_study
+from companion.studies.hops import questions
+from companion.studies.hops import read as hops
+from companion.studies.hops import run as multihop
+from companion.studies.strengths import message_rounds
 from companion.training import architectures
 
 STORIES = MultiHop(

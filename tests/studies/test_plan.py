@@ -15,14 +15,18 @@ from filelock import FileLock
 from small_models import network, word_tokenizer
 
 from companion import records
-from companion.beyond import branched, inserted, multihop, plan, retrofit
-from companion.cost import alternations
 from companion.data import sources
 from companion.data.task_rows import load_task
 from companion.setup import paths
 from companion.setup.recipes import Finetuning
 from companion.setup.sizes_and_strengths import SIZES
 from companion.setup.studies import load_study
+from companion.studies import plan
+from companion.studies.branched import run as branched
+from companion.studies.cost import run as alternations
+from companion.studies.hops import run as multihop
+from companion.studies.retrofit import inserted
+from companion.studies.retrofit import run as retrofit
 from companion.studies.spare.sections import Dose, Spare
 from companion.training.architectures import refine_with
 from saobp.models import public

@@ -2,7 +2,7 @@
 training.
 
 The planned runs on fresh seeds, one record per width and seed: `python -m
-companion.beyond.multihop`.
+companion.studies.hops.run`.
 """
 
 import json
@@ -18,14 +18,14 @@ from torch import nn
 from transformers.modeling_outputs import MaskedLMOutput
 
 from companion import records
-from companion.beyond import questions
-from companion.beyond.plan import Entry, Question, command
 from companion.evaluation.heldout import measuring
 from companion.records import schema
 from companion.setup import paths
 from companion.setup.recipes import MultiHop, Positive, Pretraining, Seeds, identity
 from companion.setup.sizes_and_strengths import Size
 from companion.setup.studies import load_study
+from companion.studies.hops import questions
+from companion.studies.plan import Entry, Question, command
 from companion.training import architectures, checkpoints, departures, regularizers, trainer
 
 # of a plan: they make a run no other one

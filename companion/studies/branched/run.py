@@ -12,13 +12,13 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from companion import records
-from companion.beyond import plan
 from companion.data import corpora, sources
 from companion.data.masking import SeededMasking
 from companion.evaluation import heldout
 from companion.setup import paths, recipes
 from companion.setup.recipes import Positive, Pretraining, Seeds
 from companion.setup.studies import Study, load_study
+from companion.studies import plan
 from companion.training import checkpoints, departures, pretraining, trainer
 
 

@@ -12,10 +12,11 @@ from scipy import stats
 from small_models import RECIPE, RandomText, word_tokenizer
 
 from companion import records
-from companion.beyond import strength_training, strengths
 from companion.figures.beyond_the_paper import strengths as figure
 from companion.setup.recipes import Beyond, Larger
 from companion.statistics import holm
+from companion.studies.strengths import read as strengths
+from companion.studies.strengths import run as strength_training
 from companion.training import trainer
 from companion.training.watch import Diverged
 

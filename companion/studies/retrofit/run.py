@@ -17,7 +17,6 @@ from transformers import Trainer
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from companion import records
-from companion.beyond import plan
 from companion.data import sources
 from companion.data.encoding import collator, encode
 from companion.data.task_rows import Task
@@ -27,6 +26,7 @@ from companion.records.schema import Failed
 from companion.setup.recipes import Finetuning, Seeds
 from companion.setup.studies import STAND_INS, load_study
 from companion.setup.typed_by_hand import Strict
+from companion.studies import plan
 from companion.training import finetuning
 from companion.training.architectures import refine_with
 from companion.training.departures import differs

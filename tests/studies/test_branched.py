@@ -8,11 +8,12 @@ import pytest
 import torch
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from companion.beyond import branched, plan
 from companion.data.masking import SeededMasking
 from companion.evaluation import heldout
 from companion.evaluation.heldout import HeldOut
 from companion.setup.studies import load_study
+from companion.studies import plan
+from companion.studies.branched import run as branched
 
 CHOSEN = plan.section(plan.file(), "branched", branched.Branched).model_copy(
     update={"arms": ["original", "high"], "trunks": [1], "below": 0.0, "every": 4, "steps": 4}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from companion.beyond import plan
 from companion.statistics import Estimate, item_errors, mean_interval, paired_difference
+from companion.studies import plan
 
 # step at which accuracy along training is read
 EARLY = 1000

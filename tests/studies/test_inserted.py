@@ -13,9 +13,10 @@ from click.testing import CliRunner
 from scipy.stats import spearmanr
 
 import saobp
-from companion.beyond import inserted, plan
 from companion.data import sources
 from companion.setup.studies import load_study
+from companion.studies import plan
+from companion.studies.retrofit import inserted
 from companion.training import pretraining
 from saobp.models import public
 from saobp.models.apply import raw_attentions

@@ -143,7 +143,7 @@ def command(
     """Return the command that makes every record of a planned study, as `listed`, that is not there
     yet.
 
-    `python -m companion.beyond.retrofit [--plan FILE] [--out FOLDER] [--only PATTERN]`
+    `python -m companion.studies.retrofit.run [--plan FILE] [--out FOLDER] [--only PATTERN]`
     """
     where = click.Path(path_type=Path)
 

@@ -2,7 +2,7 @@
 the plan says.
 
 One record per thread count and setting, on a machine that does nothing else: `python -m
-companion.cost.alternations`.
+companion.studies.cost.run`.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
-from companion.beyond.plan import Entry, Question, command
 from companion.cost import timing, whole_model
 from companion.paper.arithmetic import VOCABULARY
 from companion.records import Run
+from companion.studies.plan import Entry, Question, command
 from companion.training import departures
 from saobp.fused.tiled import native
 

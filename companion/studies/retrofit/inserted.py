@@ -21,7 +21,6 @@ from torch import nn
 
 import saobp
 from companion import records
-from companion.beyond import plan
 from companion.data import corpora, sources
 from companion.data.task_rows import load_reported
 from companion.evaluation import zeroshot
@@ -29,6 +28,7 @@ from companion.setup import paths
 from companion.setup.sizes_and_strengths import SIZES, WITHOUT_STRENGTH
 from companion.statistics.intervals import TAILS
 from companion.statistics.paired import RESAMPLES
+from companion.studies import plan
 from companion.training import devices
 from companion.training.departures import differs
 from companion.training.trainer import quiet

@@ -10,8 +10,8 @@ from random import Random
 import pytest
 import torch
 
-from companion.beyond import questions
 from companion.setup.recipes import MultiHop, Pretraining
+from companion.studies.hops import questions
 
 PLAN = MultiHop(
     layers=[2],

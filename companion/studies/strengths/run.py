@@ -11,13 +11,13 @@ import torch
 from torch import nn
 
 import saobp
-from companion.beyond import message_rounds
-from companion.beyond.strengths import TAUGHT
 from companion.data.masking import SeededMasking
 from companion.evaluation.heldout import HeldOut
 from companion.setup import paths, recipes
 from companion.setup.recipes import Beyond
 from companion.setup.sizes_and_strengths import strength_of
+from companion.studies.strengths import message_rounds
+from companion.studies.strengths.read import TAUGHT
 from companion.training import architectures, checkpoints, pretraining, trainer
 from saobp.models.module import Refinement
 
