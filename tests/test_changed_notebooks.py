@@ -1,0 +1,108 @@
+"""The notebooks that train or read a study run to their end by papermill with other parameters.
+
+Notebooks 01, 02, 03, 09 and 13 have their sets in test_notebooks.py.
+"""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import small_repository
+
+from companion.setup import paths
+
+CHANGES = {
+    "04-pretrain": [
+        {"strength": 0.0, "learning_rate": 0.0, "steps": 1, "layers": 1, "algorithm": "original"},
+        {"strength": 1.0, "learning_rate": 0.1, "steps": 60, "layers": 3, "seed": 5},
+        {"strength": 2.0, "learning_rate": 1e-5, "steps": 7, "model": "small-quarter"},
+    ],
+    "05-finetune": [
+        {"strength": 0.0, "learning_rate": 0.0, "steps": 1, "small_task": "mrpc"},
+        {"strength": 1.0, "learning_rate": 0.1, "steps": 7, "small_task": "cola"},
+        {"strength": 2.0, "steps": 2, "small_task": "qqp", "finetune_seed": 3},
+    ],
+    "06-attention": [
+        {"strength": 0.0, "texts": 2, "task": "sst2"},
+        {"strength": 1.0, "texts": 32, "task": "squad"},
+        {"strength": 2.0, "texts": 3},
+    ],
+    "07-decoder": [
+        {
+            "strength": 0.0,
+            "learning_rate": 0.0,
+            "steps": 1,
+            "prefix_sequences": 1,
+            "algorithm": "original",
+        },
+        {"strength": 5.0, "learning_rate": 0.1, "steps": 20, "algorithm": "low"},
+        {"strength": 0.2, "steps": 50, "prefix_sequences": 3, "algorithm": "elemmul", "seed": 7},
+    ],
+    "08-cost": [{"model": "small-quarter"}, {"model": "mini"}],
+    "10-tables": [{"study_name": "narrow"}, {"study_name": "stories"}, {"study_name": "ladder"}],
+    "11-figures": [{"texts": 1}, {"texts": 32, "study_name": "narrow"}, {"study_name": "ladder"}],
+    "12-beyond": [
+        {"levels": [0.0], "pair_strength": 0.0, "pair_rate": 0.0, "pair_steps": 0},
+        {"levels": [2.0, 1.0], "pair_strength": 1.0, "pair_rate": 0.1, "pair_steps": 20},
+        {"levels": [0.5], "pair_strength": 2.0, "pair_steps": 1},
+    ],
+}
+REFUSED = {
+    "04-pretrain": ({"steps": 0}, "parameter 'steps': 0 is not between"),
+    "05-finetune": ({"small_task": "poems"}, "poems"),
+    "06-attention": ({"texts": 0}, "parameter 'texts': 0 is not between"),
+    "07-decoder": ({"learning_rate": -1.0}, "parameter 'learning_rate': -1.0 is not between"),
+    "08-cost": ({"model": "huge"}, "huge"),
+    "10-tables": ({"study_name": "nothing"}, "nothing"),
+    "11-figures": ({"texts": 0}, "parameter 'texts': 0 is not between"),
+    "12-beyond": ({"pair_strength": -1.0}, "parameter 'pair_strength': -1.0 is not between"),
+}
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """A repository of links whose smoke study has its pretrained encoder."""
+    folder = small_repository.repository(tmp_path_factory.mktemp("changed") / "here", "little")
+    studies = folder / "notebooks" / "studies"
+    for study in (paths.root() / "notebooks" / "studies").glob("*.yaml"):
+        (studies / study.name).symlink_to(study)
+    ran = run(folder, "04-pretrain", {"steps": 2})
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return folder
+
+
+def run(folder, notebook, values):
+    """Execute a notebook by the project's own command and return what it printed."""
+    parameters = []
+    for name, value in values.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        parameters += ["--parameter", name, text]
+    record = folder / "records" / f"{notebook}.json"
+    record.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "saobp.measure.command", "run"]
+    command += [f"notebooks/{notebook}.ipynb", f"build/changed/{notebook}.ipynb"]
+    command += [*parameters, "--parameter", "record", str(record)]
+    environment = small_repository.given()
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "notebook, values", [(name, values) for name, sets in CHANGES.items() for values in sets]
+)
+def test_a_notebook_runs_to_its_end_by_papermill_with_other_parameters(
+    repository, notebook, values
+):
+    ran = run(repository, notebook, values)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert (repository / "records" / f"{notebook}.json").exists()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("notebook", REFUSED)
+def test_a_parameter_without_a_meaning_is_refused_by_papermill_in_one_line(repository, notebook):
+    values, reason = REFUSED[notebook]
+    ran = run(repository, notebook, values)
+    assert ran.returncode != 0
+    assert reason in ran.stderr.strip().splitlines()[-1]
