@@ -6,6 +6,7 @@ Notebooks 01, 02, 03, 09 and 13 have their sets in test_notebooks.py.
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import small_repository
@@ -80,7 +81,7 @@ def run(folder, notebook, values):
         parameters += ["--parameter", name, text]
     record = folder / "records" / f"{notebook}.json"
     record.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "saobp.measure.command", "run"]
+    command = [str(Path(sys.executable).with_name("saobp")), "run"]
     command += [f"notebooks/{notebook}.ipynb", f"build/changed/{notebook}.ipynb"]
     command += [*parameters, "--parameter", "record", str(record)]
     environment = small_repository.given()

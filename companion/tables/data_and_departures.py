@@ -2,7 +2,7 @@
 configuration.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -59,6 +59,29 @@ def departures(runs: Iterable[Record]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=[*keys, "models"], dtype=str)
     models = frame.groupby(keys)["models"]
     return models.agg(lambda names: ", ".join(sorted(set(names.dropna())))).reset_index()
+
+
+def splits_of_studies(studies: Mapping[str, Iterable[Record]]) -> pd.DataFrame:
+    """Return the splits of every study, one row each: study, data, split, rows that were used,
+    public rows (empty where they are not known), and what is different.
+    """
+    rows = []
+    for study, runs in studies.items():
+        for split in splits(runs):
+            difference = split.get("note") or f"the first {split['rows']} rows"
+            difference = difference.replace("stands in for", "used as")
+            numbers = (split["rows"], split["hub_rows"])
+            rows.append((study, split["name"], split["split"], *numbers, difference))
+    columns = ["study", "data", "split", "rows", "public_rows", "difference"]
+    frame = pd.DataFrame(rows, columns=columns)
+    return frame.astype({"public_rows": "Int64"})
+
+
+def departures_of_studies(studies: Mapping[str, Iterable[Record]]) -> pd.DataFrame:
+    """Return the departures of every study, as `departures` has them, with the study's name."""
+    frames = [departures(runs).assign(study=study) for study, runs in studies.items()]
+    every = pd.concat(frames, ignore_index=True).replace({"of": {"": "pretraining"}})
+    return every[["study", "of", "matter", "ours", "paper", "models"]]
 
 
 def _text(value: Value) -> str:

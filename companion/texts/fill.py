@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from jinja2 import FileSystemLoader, Template
 
 from companion import tables
@@ -30,10 +31,9 @@ def template(name: str) -> Template:
     environment = captions.environment(FileSystemLoader(folder()))
     numbers = (written.effect, written.value, written.size, written.count, written.n)
     words = (written.outcome, written.expect, claims.markdown, claims.after_holm)
-    data = (data_and_departures.splits, data_and_departures.departures, tracked.study)
-    for function in (*numbers, *words, *data, notebooks, gallery):
+    for function in (*numbers, *words, tracked.study, notebooks, gallery):
         environment.globals[function.__name__] = function
-    environment.globals |= {"row": table.find, "tracked_studies": studies.TRACKED}
+    environment.globals |= {"row": table.find}
     environment.globals |= {"page": style.PAGE, "column": style.COLUMN}
     return environment.get_template(name + SUFFIX)
 
@@ -44,7 +44,19 @@ def pages() -> dict[Path, str]:
         path.relative_to(folder()).as_posix().removesuffix(SUFFIX)
         for path in folder().rglob(f"*.md{SUFFIX}")
     ]
-    return {paths.root() / name: template(name).render() for name in sorted(names)}
+    texts = {name: template(name).render() for name in sorted(names)}
+    texts |= {name: frame.to_csv(index=False) for name, frame in data_tables().items()}
+    return {paths.root() / name: text for name, text in texts.items()}
+
+
+def data_tables() -> dict[str, pd.DataFrame]:
+    """Return the tables beside data/README.md, by the paths of their CSV files."""
+    runs = {name: tracked.study(name) for name in studies.TRACKED}
+    real_text = {name: records for name, records in runs.items() if name != studies.EXAM}
+    return {
+        "data/splits.csv": data_and_departures.splits_of_studies(real_text),
+        "data/departures.csv": data_and_departures.departures_of_studies(runs),
+    }
 
 
 def claim(name: str) -> str:
