@@ -276,9 +276,11 @@ def test_every_benchmark_can_be_read_and_two_of_them_measure(name, monkeypatch):
     spec.loader.exec_module(module)
     assert callable(module.main)
     if name == "table":
-        assert (module.HERE / "README.md").read_text().partition(module.MARK)[
-            2
-        ].strip() == module.tables().strip()
+        readme = (module.HERE / "README.md").read_text()
+        assert readme.partition(module.MARK)[2].strip() == module.table().strip()
+        for alone in module.ALONE:
+            text = (module.HERE / f"{alone}.csv").read_text()
+            assert text == module.attention_alone(alone).to_csv(index=False)
     if name == "operations":
         found = module.operations(
             lambda query, key, value: torch.mul(query, key), (1, 1, 4, 2), backward=False
