@@ -23,10 +23,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from companion import storyworld
 from companion.data.splits import Absent, DataError, Source, base_splits, first_line
-from companion.setup import paths
+from companion.setup import paths, typed_by_hand
 from companion.setup.tasks_and_metrics import HUB_ROWS
 
 REMEDY = "set SAOBP_DATA to 'hub', 'synthetic' or a folder laid out like the hub"
+UNREADABLE = "what it says of its columns cannot be read"
 MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])
 
 
@@ -133,6 +134,9 @@ class FolderSource(Source):
         # a slice is another text than the whole
         cut = split if "[" in split else ""
         found = b"".join(bytes.fromhex(paths.digest(file)) for file in files)
+        # other names make other classes of the same numbers
+        classes = self._card(dataset, config)[1]
+        cut += json.dumps(classes) if classes else ""
         return hashlib.sha256(found + cut.encode()).hexdigest()[:16]
 
     def files(self, repository: str, *names: str) -> Path:
@@ -193,14 +197,21 @@ class FolderSource(Source):
         """Return the columns whose numbers stand for named classes, as every file states them.
 
         datasets' own loader takes the first file's names for all of them. Raises DataError where
-        two files state other names.
+        two files, or a file and the data set's card, state other names.
         """
+        card, of_card = self._card(dataset, config)
         stated: dict[str, list[str]] = {}
         for base in base_splits(split):
             for file in self._split(dataset, config, base)[0]:
-                with _reading(file, "what it says of its columns cannot be read"):
+                with _reading(file, UNREADABLE):
                     named = _class_names(pq.read_schema(file))
                 for column, names in named.items():
+                    names = names or of_card.get(column, [])
+                    if of_card.get(column, names) != names:
+                        raise DataError(
+                            f"{file}: column '{column}' has the classes {names}, {card} says "
+                            f"{of_card[column]}; write both with the same"
+                        )
                     if (known := stated.setdefault(column, names)) != names:
                         raise DataError(
                             f"{file}: column '{column}' has the classes {names}, another file of "
@@ -209,6 +220,24 @@ class FolderSource(Source):
         return {
             column: datasets.ClassLabel(names=names) for column, names in stated.items() if names
         }
+
+    def _card(self, dataset: str, config: str | None) -> tuple[Path | None, dict[str, list[str]]]:
+        """Return the file that describes the data set as on the hub, if there is one, and the names
+        that it states of the classes of columns.
+        """
+        folder, name = self._folder(dataset), self._config(dataset, config)
+        for file, read in (
+            (folder / "README.md", _of_card),
+            (folder / "dataset_infos.json", _of_infos),
+        ):
+            if file.is_file():
+                with _reading(self._inside(file), UNREADABLE):
+                    infos = read(file.read_text(encoding="utf-8"))
+                    features = infos.get("default" if name in ("", "data") else name, {})
+                    named = {key: getattr(kind, "names", None) for key, kind in features.items()}
+                if infos:
+                    return file, {column: names for column, names in named.items() if names}
+        return None, {}
 
     def _split(
         self, dataset: str, config: str | None, split: str
@@ -296,6 +325,28 @@ def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
     features = datasets.Features.from_dict(written.get("info", {}).get("features") or {})
     columns = [field.name for field in schema if not pa.types.is_null(field.type)]
     return {column: getattr(features.get(column), "names", None) or [] for column in columns}
+
+
+def _of_card(text: str) -> dict[str, datasets.Features]:
+    """Return the columns of each configuration as the head of a README.md describes them."""
+    head = re.match(r"---[ \t]*\n(.*?)\n---[ \t]*(\n|$)", text, re.DOTALL)
+    infos = typed_by_hand.parse(head[1]).get("dataset_info", []) if head else []
+    infos = infos if isinstance(infos, list) else [infos]
+    return {
+        info.get("config_name", "default"): datasets.Features._from_yaml_list(info["features"])
+        for info in infos
+        if "features" in info
+    }
+
+
+def _of_infos(text: str) -> dict[str, datasets.Features]:
+    """Return the columns of each configuration as dataset_infos.json, an earlier card, has them."""
+    infos = json.loads(text).items()
+    return {
+        name: datasets.Features.from_dict(info["features"])
+        for name, info in infos
+        if "features" in info
+    }
 
 
 def _simple(kind: pa.DataType) -> pa.DataType:

@@ -338,6 +338,69 @@ def test_two_files_of_a_split_that_number_their_classes_otherwise_are_refused(tm
     refused("write both with the same", load_reported, "rte", FolderSource(tmp_path), split=split)
 
 
+CARD = """---
+dataset_info:
+- config_name: {config}
+  features:
+  - name: label
+    dtype:
+      class_label:
+        names:
+{names}
+---
+As on the hub.
+"""
+
+
+def write_card(folder, name, names, form):
+    """Write what the hub's data set says of its classes beside the folders of its configurations."""
+    spec = TASKS[name]
+    if form == "README.md":
+        listed = "\n".join(f"          '{number}': {each}" for number, each in enumerate(names))
+        text = CARD.format(config=spec.config, names=listed)
+    else:
+        feature = {"names": names, "_type": "ClassLabel"}
+        text = json.dumps({spec.config: {"features": {"label": feature}}})
+    (folder / spec.dataset / form).write_text(text)
+
+
+@pytest.mark.parametrize("form", ["README.md", "dataset_infos.json"])
+@pytest.mark.parametrize("name", ["mrpc", "rte"])
+def test_the_names_that_a_mirrors_card_states_are_read_and_those_of_its_files_must_be_the_same(
+    tmp_path, name, form
+):
+    names, split = HUB_CLASSES[name], TASKS[name].evaluation_split
+    file = write_split(tmp_path, "nyu-mll/glue", name, split, [SENTENCES | {"label": 0}] * 3)[0]
+    plain = FolderSource(tmp_path).fingerprint("nyu-mll/glue", name, split)
+    write_card(tmp_path, name, names[::-1], form)
+    assert plain != FolderSource(tmp_path).fingerprint("nyu-mll/glue", name, split)
+    assert load_reported(name, FolderSource(tmp_path))[1]["label"][:] == [1, 1, 1]
+    write_classes(tmp_path, name, split, names, [0, 0, 0], pa.int64())
+    said = f"{file}: column 'label' has the classes .*{form} says .*; write both with the same"
+    refused(said, load_reported, name, FolderSource(tmp_path))
+    write_card(tmp_path, name, names, form)
+    assert load_reported(name, FolderSource(tmp_path))[1]["label"][:] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("# The benchmark\n---\nwords", ""),
+        ("---\nconfigs: []\n---\nwords", ""),
+        ("---\nconfigs: [\n---\nwords", "README.md: what it says of its columns cannot be read"),
+        ("---\na: &a [1]\nb: &b [*a]\n---\n", "README.md: what it says .*alias"),
+        (CARD.format(config="rte", names="          x: [1]"), "README.md: what it says"),
+    ],
+)
+def test_a_mirrors_card_may_say_nothing_of_columns_but_nothing_unreadable(tmp_path, text, said):
+    write_split(tmp_path, "nyu-mll/glue", "rte", "validation", [SENTENCES | {"label": 1}] * 3)
+    (tmp_path / "nyu-mll/glue/README.md").write_text(text)
+    if said:
+        refused(said, load_reported, "rte", FolderSource(tmp_path))
+    else:
+        assert load_reported("rte", FolderSource(tmp_path))[1]["label"][:] == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("metadata", "said"),
     [
