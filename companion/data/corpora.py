@@ -228,6 +228,16 @@ def _encoded(
         yield from (([*found.ids, between], count) for found, count in zip(encoded, counts))
 
 
+def refuse_to_overwrite(file: Path) -> None:
+    """Raise DataError, one line, where a token file would replace a file that is none."""
+    try:
+        if file.is_file():
+            with tarfile.open(file, "r:bz2") as archive:
+                archive.getmember("about.json")
+    except (tarfile.TarError, KeyError, EOFError, OSError):
+        raise DataError(f"{file}: is there, and is no token file; name another") from None
+
+
 def write_file(
     file: Path,
     tokenizer: PreTrainedTokenizerBase,
@@ -240,7 +250,9 @@ def write_file(
 
     `about`: "tokenizer" and "vocabulary" as a study names them, "corpus" (data set -> weight),
         "length", "source".
+    Raises as `refuse_to_overwrite`.
     """
+    refuse_to_overwrite(file)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tokenizer.save_pretrained(folder / "tokenizer")

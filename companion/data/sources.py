@@ -27,6 +27,8 @@ from companion.setup import paths, typed_by_hand
 from companion.setup.tasks_and_metrics import HUB_ROWS
 
 REMEDY = "set SAOBP_DATA to 'hub', 'synthetic' or a folder laid out like the hub"
+# times the size of its files, and in any case bytes, that a split may take in memory
+MOST, LEAST = 100, 2 * 10**9
 UNREADABLE = "what it says of its columns cannot be read"
 MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])
 
@@ -113,7 +115,7 @@ class FolderSource(Source):
     def load(self, dataset: str, config: str | None, split: str) -> datasets.Dataset:
         with _reading(f"{dataset} {split}"):
             pieces = [
-                self._scan(dataset, config, base).to_table().slice(start, stop - start)
+                self._table(dataset, config, base).slice(start, stop - start)
                 for base, start, stop in self.intervals(dataset, config, split)
             ]
             rows = pa.concat_tables(pieces, promote_options="permissive")
@@ -190,6 +192,22 @@ class FolderSource(Source):
         with _reading(f"{dataset} {config or ''} {split}", "its files do not fit together"):
             schema = pa.unify_schemas(schemas, promote_options="permissive")
         return pyarrow.dataset.dataset(files, schema, format="parquet")
+
+    def _table(self, dataset: str, config: str | None, split: str) -> pa.Table:
+        """Return the rows of a split. Raises DataError before they take much more memory than files
+        of their size can mean: a small one may repeat a value for ever.
+        """
+        files = self._split(dataset, config, split)[0]
+        most = max(LEAST, MOST * sum(file.stat().st_size for file in files))
+        scan, batches, size = self._scan(dataset, config, split), [], 0
+        for batch in scan.to_batches(batch_size=1024, batch_readahead=1, fragment_readahead=0):
+            size += batch.nbytes
+            if size > most:
+                raise DataError(
+                    f"{files[0]}: its split unpacks to over {most / 1e6:.0f} MB; copy it again"
+                )
+            batches.append(batch)
+        return pa.Table.from_batches(batches, scan.schema)
 
     def _classes(
         self, dataset: str, config: str | None, split: str

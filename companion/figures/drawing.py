@@ -193,7 +193,8 @@ def read(number: Number, file: Path) -> pd.DataFrame:
     found(number)
     needed = pd.read_csv(paths.figures() / f"{stem(number)}.csv", nrows=5)
     try:
-        frame = pd.read_csv(file)
+        # not unpacked: a small file may hold gigabytes
+        frame = pd.read_csv(file, compression=None)
     except (OSError, ValueError) as error:
         raise ValueError(f"--data: {file} is no CSV that can be read: {error}") from None
     if lost := [name for name in needed if name not in frame]:

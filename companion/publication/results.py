@@ -189,6 +189,10 @@ def single(
     if wanted.data is not None:
         if study_name:
             raise ValueError("--data: the numbers are those of the file; leave out --study")
+        for name in wanted.formats:
+            path = wanted.folder / f"{figures.stem(number)}.{name}"
+            if path.exists() and wanted.data.exists() and path.samefile(wanted.data):
+                raise ValueError(f"{path}: is the file of --data; choose another --out")
         frame = figures.read(number, wanted.data)
         return figures.write_frame(number, frame, wanted.folder, wanted.form), []
     if study_name and study_name.endswith((".yaml", ".yml")):

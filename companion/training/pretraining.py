@@ -83,6 +83,8 @@ def write_tokens(file: Path, study_name: str, names: Sequence[str] = ()) -> Path
     """Write the text of a study to a token file, or that of other data sets, `names`, in equal
     parts.
     """
+    # before it is tokenised
+    corpora.refuse_to_overwrite(file)
     study = load_study(study_name)
     study = study.changed(tokens=None, corpus=dict.fromkeys(names, 1.0) if names else study.corpus)
     source = sources.resolve(study.data)

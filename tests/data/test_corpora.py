@@ -258,6 +258,21 @@ def test_a_missing_a_cut_and_a_foreign_file_are_refused_in_one_line(file, tmp_pa
         refused(f"{path.name}: {said}.*`saobp tokens", corpora.read_file, path)
 
 
+def test_a_token_file_replaces_one_and_nothing_else(file, tmp_path, monkeypatch):
+    again = tmp_path / "again.tar.bz2"
+    again.write_bytes(file.read_bytes())
+    assert pretraining.write_tokens(again, "smoke") == again
+    monkeypatch.setattr(pretraining, "texts", lambda *_: pytest.fail("it was tokenised"))
+    notes, other = tmp_path / "notes.txt", archive(tmp_path / "other.tar.bz2", "mine.txt", 9)
+    notes.write_text("mine")
+    for path in (notes, other):
+        before = path.read_bytes()
+        said = f"{path}: is there, and is no token file; name another"
+        refused(said, pretraining.write_tokens, path, "smoke")
+        refused(said, corpora.write_file, path, *[None] * 4)
+        assert path.read_bytes() == before
+
+
 def test_a_token_file_unpacks_without_what_python_3_11_0_lacks(file, monkeypatch):
     def lacking(archive, folder=".", members=None):
         raise AssertionError("has no filter before 3.11.4")

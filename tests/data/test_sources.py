@@ -11,6 +11,7 @@ from sentences import numbers_in
 from small_hub import refused, write_manifest, write_split
 
 from companion import storyworld
+from companion.data import sources
 from companion.data.sources import FolderSource, HubSource, resolve
 from companion.data.splits import Absent
 from companion.data.task_rows import load_task
@@ -157,6 +158,21 @@ def test_a_truncated_file_and_one_of_another_size_than_the_manifest_says_are_nam
     file.write_bytes(file.read_bytes()[:-20])
     for read in (source.load, lambda *a: list(source.stream(*a))):
         refused("validation-00000.*cannot be read as parquet.*copy it again", read, *given)
+
+
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused_early(tmp_path, monkeypatch):
+    file = tmp_path / "owner/set/default/train.parquet"
+    file.parent.mkdir(parents=True)
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), ["x" * 10**4])
+    pq.write_table(pa.table({"text": text}), file)
+    assert file.stat().st_size < 10**5
+    monkeypatch.setattr(sources, "LEAST", 5 * 10**7)
+    before = pa.total_allocated_bytes()
+    said = "train.parquet: its split unpacks to over 50 MB; copy it again"
+    refused(said, FolderSource(tmp_path).load, "owner/set", None, "train")
+    assert pa.total_allocated_bytes() - before < 2 * 10**8
+    monkeypatch.setattr(sources, "LEAST", 2 * 10**9)
+    assert len(FolderSource(tmp_path).load("owner/set", None, "train[:3]")) == 3
 
 
 def test_what_is_missing_or_outside_is_named_with_what_is_there(folder, tmp_path_factory):

@@ -50,6 +50,23 @@ def test_a_figure_is_drawn_from_somebodys_own_numbers_without_titles_in_each_for
     assert "mine.csv lacks the columns panel of figure4.csv" in capsys.readouterr().err
 
 
+def test_somebodys_own_numbers_are_not_written_over_and_not_unpacked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    mine = pd.read_csv(paths.figures() / "figure4.csv").assign(note="mine")
+    mine.to_csv("figure4.csv", index=False)
+    before = (tmp_path / "figure4.csv").read_bytes()
+    (tmp_path / "link.csv").symlink_to("figure4.csv")
+    for name in ("figure4.csv", "link.csv"):
+        words = ["figure", "4", "--format", "csv", "--data"]
+        assert cli.main([*words, name]) == 2
+        said = capsys.readouterr().err
+        assert said == "saobp: figure4.csv: is the file of --data; choose another --out\n"
+    assert (tmp_path / "figure4.csv").read_bytes() == before
+    mine.to_csv("mine.csv.gz", index=False)
+    assert cli.main(["figure", "4", "--format", "svg", "--data", "mine.csv.gz"]) == 2
+    assert "mine.csv.gz is no CSV that can be read" in capsys.readouterr().err
+
+
 def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_like_its_name(
     tmp_path, monkeypatch
 ):
