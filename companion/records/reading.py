@@ -30,7 +30,7 @@ def read(path: str | Path) -> Record:
     """
     try:
         record = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RecordError(
             f"{path}: not a readable record ({error}): delete it and run again"
         ) from None
@@ -78,7 +78,7 @@ def is_record(path: Path) -> bool:
     """Tell whether a file is what a run left, of this schema or another."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(found, dict) and {"schema", "stage"} <= found.keys()
 

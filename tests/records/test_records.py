@@ -155,6 +155,7 @@ def test_a_record_names_the_commit_at_which_its_run_began(monkeypatch, tmp_path,
     [
         ('{"schema": 3', "not a readable record"),
         ("[]", "not a run record, record"),
+        (f'{{"a": {"[" * 10**5}', "not a readable record .maximum recursion depth"),
         ('{"schema": 3, "stage": "x"}', "study: Field required"),
         ('{"schema": 3, "seconds": NaN}', "it holds NaN"),
         ('{"schema": 3, "seconds": -Infinity}', "it holds -Infinity"),

@@ -56,7 +56,9 @@ def test_a_sign_in_a_text_or_a_comment_hides_no_parameter_and_cuts_none():
 
 
 @pytest.mark.parametrize(
-    "text", ["a: 1\na: 2", "a: {b: 1, b: 1}", "a: [", "a: *nothing", "a: !unknown 1", "\t- a"]
+    "text",
+    ["a: 1\na: 2", "a: {b: 1, b: 1}", "a: [", "a: *nothing", "a: !unknown 1", "\t- a"]
+    + [f"a: {'[' * 5000}{']' * 5000}"],
 )
 def test_a_file_that_says_a_thing_twice_or_is_no_yaml_is_refused_in_one_line(tmp_path, text):
     (tmp_path / "a.yaml").write_text(text)
