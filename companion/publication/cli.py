@@ -171,7 +171,6 @@ def figure(**asked: Any) -> None:
 
 @saobp.command()
 @item("tex", "md, csv")
-@click.option("--all", "every", is_flag=True, help="rows that were not run too")
 def table(**asked: Any) -> None:
     """Write a single table for reuse.
 

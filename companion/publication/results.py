@@ -14,6 +14,7 @@ from companion.setup.studies import (
     EXAM,
     EXERCISE,
     FRESH_EXAM,
+    FULL_WIDTH,
     PAPER_STUDY,
     PUBLIC_ENCODER,
     PUBLIC_MODELS,
@@ -122,10 +123,9 @@ def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies'
     from their own, and write the table of results and the claims.
     """
-    source, own = (paths.results(study) for study in (shown_study(), PAPER_STUDY))
-    first, hashes = (records.load(own), records.hashes(own)) if source != own else ([], {})
-    for folder_of in (source, *map(paths.results, FRESH)):
-        hashes |= records.hashes(folder_of)
+    first, hashes = full_width(shown_study()), {}
+    for study in (*{run["study"] for run in first}, shown_study(), *FRESH):
+        hashes |= records.hashes(paths.results(study))
     return figures.publish(
         shown(shown_study()),
         folder,
@@ -150,19 +150,28 @@ def shown(study_name: str) -> list[dict[str, Any]]:
     return found
 
 
+def full_width(study_name: str) -> list[dict[str, Any]]:
+    """Return the tracked records of models as wide as the paper's, which stand beside a study of
+    scaled-down ones; without their timings, as that study has its own.
+    """
+    if study_name in FULL_WIDTH:
+        return []
+    found = next(filter(None, (records.load(paths.results(name)) for name in FULL_WIDTH)), [])
+    return [run for run in found if run["stage"] != "cost"]
+
+
 def _others() -> list[dict[str, Any]]:
     first, *others = (records.load(paths.results(study)) for study in OTHERS)
     return sum(others, records.select(first, "beyond"))
 
 
 class Wanted(NamedTuple):
-    """How a single figure or table is written: formats, folder; of a table whether with rows that
-    were not run; of a figure how wide (inches), without titles, and from whose numbers.
+    """How a single figure or table is written: formats, folder; of a figure how wide (inches),
+    without titles, and from whose numbers.
     """
 
     formats: Sequence[str]
     folder: Path = Path()
-    every: bool = False
     width: float | None = None
     bare: bool = False
     data: Path | None = None
@@ -211,26 +220,20 @@ def single(
             found = figures.origin(number, found, _others())
         made = figures.write(number, found, wanted.folder, wanted.form)
         return made, [study] if study_name and study else _studies(found)
-    if not wanted.every:
-        built = tables.table(number, found)
-        if not any(cell.ran for cell in built.of_models.values()):
-            raise ValueError(
-                f"Table {number}: study {name} has no run of it; "
-                "--all writes the paper's numbers alone"
-            )
-    first = []
-    if not study_name and found[0]["study"] != PAPER_STUDY:
-        first = records.load(paths.results(PAPER_STUDY))
-    given = {"every": wanted.every, "first": first, "study": study}
+    built = tables.table(number, found, study=study)
+    if not any(cell.ran for cell in built.of_models.values()):
+        raise ValueError(f"Table {number}: study {name} has no run of it; choose another --study")
+    first = [] if study_name else full_width(name)
+    given = {"first": first, "study": study}
     made = tables.write(number, found, wanted.folder, wanted.formats, **given)
     return made, sorted({*_studies(first), *([study] if study else _studies(found))})
 
 
 def _claims(kind: str, study_name: str | None, wanted: Wanted) -> list[Path]:
     """Write the fifteen claims, as a figure or a table."""
-    if study_name or wanted.every or wanted.data:
+    if study_name or wanted.data:
         raise ValueError(
-            "claims: all of them, from every tracked study; leave out --study, --data and --all"
+            "claims: all of them, from every tracked study; leave out --study and --data"
         )
     if kind == "figure":
         return figures.write_claims(wanted.folder, wanted.form)

@@ -1,8 +1,10 @@
 """The paper's tables, published beside ours, built from run records alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import pandas as pd
 
 from companion.paper import numbers
 from companion.records.schema import Record
@@ -26,7 +28,7 @@ TABLES = {
 }
 FORMATS = {"csv": Table.to_csv, "md": Table.to_markdown, "tex": Table.to_latex}
 
-__all__ = ["FORMATS", "TABLES", "Cell", "Table", "relevant", "table", "write"]
+__all__ = ["FORMATS", "TABLES", "Cell", "Table", "coverage", "relevant", "table", "write"]
 
 
 def relevant(number: int, records: Sequence[Record]) -> list[Record]:
@@ -70,23 +72,34 @@ def table(
     return replace(built, cells=built.cells | corrected, given=scores.given(runs))
 
 
+def coverage(built: Iterable[Table]) -> pd.DataFrame:
+    """Return one row per number that the paper prints in these tables: table, model, line and
+    column, whether we have one (`ours`), and if not, why (`reason`).
+
+    A scaled-down model counts for the size that it is scaled from.
+    """
+    cells = pd.concat([table.data() for table in built])
+    printed = cells[(cells["published"] != "") & (cells["model_key"] != "")]
+    printed = printed.assign(
+        model=printed["model_key"].map(labels.published_model), ours=printed["ours"].notna()
+    )
+    groups = printed.groupby(["table", "model", "line", "column"], sort=False)
+    return groups.agg({"ours": "any", "reason": "last"}).reset_index()
+
+
 def write(
     number: int,
     records: Sequence[Record],
     folder: str | Path,
     formats: Sequence[str] = tuple(FORMATS),
     *,
-    every: bool = False,
     first: Sequence[Record] = (),
     study: str = "",
 ) -> list[Path]:
-    """Write table<number>.csv, .md and .tex, the last two without rows that have no run or with
-    `every` one.
-    """
+    """Write table<number>.csv, .md and .tex."""
     refuse_unknown(formats, FORMATS)
     whole = table(number, records, first=first, study=study)
-    short = whole if every else whole.with_runs()
-    texts = {name: FORMATS[name](whole if name == "csv" else short) for name in formats}
+    texts = {name: FORMATS[name](whole) for name in formats}
     return [
         paths.write_text(Path(folder) / f"table{number}.{name}", text)
         for name, text in texts.items()

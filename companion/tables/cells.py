@@ -144,18 +144,17 @@ class Cell:
         return "×".join(str(number) for number in behind if number)
 
     def texts(self) -> dict[str, str]:
-        """Return what a reader sees, by the head of its column; "" where there is nothing."""
-        gap, ratio, theirs = self.difference, self.ratio, self.published_ratio
-        apart = "" if gap is None or isnan(gap.value) else effect(gap, self.places)
-        return {
-            "Paper": self.published or UNPRINTED,
-            "Ours": (self.number() or "failed" * self.ran)
-            + "".join(SIGNS[flag] for flag in self.flags),
-            "Ours − Original": apart + DIFFERS * self.differs,
-            "Paper ÷ Original": "" if theirs is None else f"×{theirs:.2f}",
-            "Ours ÷ Original": "" if ratio is None else f"×{ratio.value:.2f} {interval(ratio, 2)}",
-            "n": self.count(),
-        }
+        """Return what a reader sees of it, by the head of its column."""
+        marks = "".join(SIGNS[flag] for flag in self.flags) + DIFFERS * self.differs
+        ours = (self.number() or "failed") + marks if self.ran else UNPRINTED
+        return {"Paper": self.published or UNPRINTED, "Ours": ours, "n": self.count()}
+
+    def ratios(self) -> dict[str, str]:
+        """Return a time over Original's, the paper's and ours; of Original itself there is none."""
+        theirs, ratio = self.published_ratio, self.ratio
+        none = EMPTY if theirs is None else UNPRINTED
+        ours = f"×{ratio.value:.2f} {interval(ratio, 2)}" if ratio else none
+        return {"Paper": none if theirs is None else f"×{theirs:.2f}", "Ours": ours}
 
 
 # A table's, in their order, by row and column; a row is a model and algorithm, or "", a name and

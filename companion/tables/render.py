@@ -1,24 +1,31 @@
 """A table as data, and as CSV (one row a cell), Markdown and booktabs LaTeX."""
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import nan
 from typing import Self
 
 import pandas as pd
 
-from companion.setup.labels import counted, size
+from companion.setup import labels
+from companion.setup.labels import size
 from companion.statistics import Estimate
 from companion.tables import captions
-from companion.tables.cells import EMPTY, Cell, Cells
+from companion.tables.cells import EMPTY, UNPRINTED, Cells
 
 FIT = (
     r"\footnotesize\setlength{\tabcolsep}{3pt}"
     r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 )
+# before a group of columns
+GAP = r"@{\hspace{9pt}}"
 # lines of a table that a page holds
 PAGE = 45
+# algorithms that fit it side by side
+BESIDE = 4
 # columns of numbers that one column of a page holds, readably; more take both
 IN_COLUMN = 5
 ESCAPES = str.maketrans(
@@ -67,18 +74,18 @@ class Table:
     """Numbers of the paper beside ours, a row a model and algorithm, a column a task or measure."""
 
     number: int
-    # key -> title
+    # key -> title; a number of another key stands in the CSV alone
     columns: Mapping[str, str]
     # key, as in `cells` -> titles of model and algorithm, or "", name
     rows: Mapping[tuple[str, ...], tuple[str, ...]]
     cells: Cells
     # the head of the columns' titles
     what: str = "Task"
+    # whether readers see the algorithms of a model beside each other
+    side_by_side: bool = False
     # what the caption has a place for
     given: Mapping[str, str] | None = None
     studies: tuple[str, ...] = ()
-    # cells of the paper without a run
-    left_out: int = 0
 
     @property
     def caption(self) -> str:
@@ -90,93 +97,110 @@ class Table:
         """The cells of a model, without those of a guess, a bag of words or a quoted model."""
         return {(row, key): cell for (row, key), cell in self.cells.items() if row[0]}
 
-    def with_runs(self) -> Self:
-        """The table without the cells that have no run of ours, or are quoted beside none; all of
-        it if none has.
-        """
-        shown = {key for (_, key), cell in self.of_models.items() if cell.ran}
-        if not shown:
-            return self
-        gone = sum(not cell.ran and bool(cell.published) for cell in self.of_models.values())
-        kept = {
-            (row, key): cell
-            for (row, key), cell in self.cells.items()
-            if cell.ran or (not row[0] and key in shown and cell.published)
-        }
-        return replace(self, cells=kept, left_out=gone)
-
     def below(self, other: Self) -> Self:
-        """The table under the rows of another study that have a run; each row stands there once."""
-        ran = {row for (row, _), cell in other.of_models.items() if cell.ran}
-        above = {place: cell for place, cell in other.cells.items() if place[0] in ran}
-        own = {place: cell for place, cell in self.cells.items() if place[0] not in ran}
+        """The table with the models of another study that have a run there, each before its
+        scaled-down model; every model stands there once.
+        """
+        ran = {row[0] for (row, _), cell in other.of_models.items() if cell.ran}
+        above = {place: cell for place, cell in other.cells.items() if place[0][0] in ran}
+        own = {place: cell for place, cell in self.cells.items() if place[0][0] not in ran}
+        order = [*labels.PAPER_SIZES, ""]
+        cells = sorted((above | own).items(), key=lambda item: order.index(size(item[0][0][0])))
         studies = other.studies * bool(ran) + self.studies
-        return replace(self, rows={**self.rows, **other.rows}, cells=above | own, studies=studies)
+        return replace(self, rows={**self.rows, **other.rows}, cells=dict(cells), studies=studies)
+
+    def algorithms(self) -> list[str]:
+        """The titles of the algorithms that readers see: the paper's, and others while there are
+        fewer than four.
+        """
+        cells = self.of_models.items()
+        printed = {self.rows[row][1] for (row, _), cell in cells if cell.published}
+        every = list(dict.fromkeys(self.rows[row][1] for (row, _), _ in cells))
+        others = [title for title in every if title not in printed]
+        left_out = others[max(0, BESIDE - len(printed)) :]
+        return [title for title in every if title not in left_out]
+
+    def lines(self) -> pd.DataFrame:
+        """What readers see, as text, one line per number: model, algorithm, task, the paper's, ours,
+        n, and what a guess, a bag of words and the public model of that size score.
+        """
+        timed = {key for (_, key), cell in self.of_models.items() if cell.ratio}
+        lines = []
+        for (row, key), cell in self.of_models.items():
+            if key not in self.columns:
+                continue
+            model, *line = self.rows[row]
+            scaled = ", scaled down" * labels.is_scaled_down(row[0])
+            place = {"Model": model + scaled, "line": "".join(line), self.what: self.columns[key]}
+            lines.append(place | cell.texts() | self._levels(row, key))
+            if key in timed:
+                place[self.what] += " ÷ Original"
+                lines.append(place | cell.ratios())
+        return pd.DataFrame(lines).fillna("").map(minus)
+
+    def _levels(self, row: tuple[str, ...], key: str) -> dict[str, str]:
+        """What stands beside all algorithms of a row's model, by its title."""
+        levels = {}
+        for (name, column), cell in self.cells.items():
+            if column == key and not name[0] and name[2:] in ((), (size(row[0]),)):
+                levels[captions.of()["beside"][name[1]][0]] = str(cell.ours or cell.published)
+        return levels
 
     def frame(self) -> pd.DataFrame:
-        """What readers see, as text: a line per cell of a model, rows without a model as columns,
-        none empty.
+        """What readers see, as text: a line per task of a model, under each algorithm the paper's
+        number and ours; or a line per number. A model's name stands in its first line alone.
         """
-        beside = dict.fromkeys(row for row, _ in self.cells if not row[0])
-        lines, before = [], None
-        for (row, key), cell in self.of_models.items():
-            head = ", ".join(self.rows[row]) if row != before else ""
-            own = [name for name in beside if len(name) == 2 or size(row[0]) == name[2]]
-            levels = {self.rows[name][1]: self.cells.get((name, key), Cell()) for name in own}
-            said = {
-                title: str(level.ours or level.published or EMPTY)
-                for title, level in levels.items()
-            }
-            lines.append({"Model": head, self.what: self.columns[key], **cell.texts(), **said})
-            before = row
-        frame = pd.DataFrame(lines).map(minus)
+        frame = self.lines()
+        if self.side_by_side:
+            frame = _beside(frame[frame["line"].isin(self.algorithms())])
+        else:
+            frame["Model"] = frame["Model"].str.cat(frame.pop("line"), ", ").str.removesuffix(", ")
+        names = frame.iloc[:, 0].copy()
+        frame.isetitem(0, names.where(names != names.shift(), ""))
         shown = frame.loc[:, (frame != "").any()]
-        return shown.replace({name: {"": EMPTY} for name in shown.columns[1:]})
+        return pd.concat([shown.iloc[:, :1], shown.iloc[:, 1:].replace("", EMPTY)], axis="columns")
 
     def notes(self) -> list[str]:
-        """What the symbols in use mean, which runs failed, what is quoted, how many rows have no
-        run, and the study.
+        """What symbols and columns mean, which runs failed, what was not run and why, what stands
+        in the CSV alone, and the studies.
         """
-        used = {*"".join(self.frame().iloc[:, 2:].stack())}
-        said = [
-            f"{sign}: {meaning}" for sign, meaning in captions.of()["marks"].items() if sign in used
-        ]
-        said += [
-            f"{' '.join(self.rows[row])}, {self.columns[key]}: {cell.reason}"
-            for (row, key), cell in self.of_models.items()
-            if cell.ran and cell.reason
-        ]
-        beside = [
-            (self.rows[row][1], cell)
-            for (row, _), cell in self.cells.items()
-            if not row[0] and cell.published
-        ]
-        said += dict.fromkeys(
-            f"{title}: of the row's name at full size, {cell.reason}" for title, cell in beside
-        )
-        if self.left_out:
-            study = f"--study {self.studies[0]} " if len(self.studies) == 1 else ""
+        shown = self.frame()
+        used = {*"".join(shown.iloc[:, 2:].to_numpy().ravel())}
+        said = [f"{sign}: {text}" for sign, text in captions.of()["marks"].items() if sign in used]
+        missing = defaultdict(dict)
+        for (row, key), cell in self.of_models.items():
+            if cell.ran and cell.reason:
+                said.append(f"{' '.join(self.rows[row])}, {self.columns[key]}: {cell.reason}")
+            elif cell.published and not cell.ran:
+                missing[cell.reason][self.rows[row][0]] = None
+        quoted = {row[1:2]: cell.reason for (row, _), cell in self.cells.items() if cell.published}
+        for name, (head, text) in captions.of()["beside"].items():
+            if ("", head) in shown.columns:
+                said.append(f"{head}: {', '.join(filter(None, [text, quoted.get((name,))]))}")
+        if missing:
+            reasons = [f"{reason} ({', '.join(models)})" for reason, models in missing.items()]
+            said.append(f"not run: {'; '.join(reasons)}; SCALE.md has the commands")
+        if self.side_by_side:
+            every = dict.fromkeys(self.rows[row][1] for row, _ in self.of_models)
+            left_out = [title for title in every if title not in self.algorithms()]
             said.append(
-                f"{counted(self.left_out, 'row')} not run (saobp table {self.number} {study}--all)"
+                f"in the CSV alone: {labels.joined(['differences from Original', *left_out])}"
             )
-        return said + ([f"study {' and '.join(self.studies)}"] if self.studies else [])
+        return said + ([f"study {labels.joined(self.studies)}"] if self.studies else [])
 
-    def to_csv(self) -> str:
-        """One line a cell, for reuse in another analysis; numbers to six significant digits.
+    def data(self) -> pd.DataFrame:
+        """One row per cell, for reuse in another analysis.
 
         Code finds a cell by `model_key`, `line_key` and `column`; `row`, `model` and `line` are for
         readers.
         """
-        lines = []
+        rows = []
         for (row, key), cell in self.cells.items():
             titles = self.rows[row]
             ours = cell.ours if isinstance(cell.ours, Estimate) else NOTHING
-            gap, ratio, differs = (
-                cell.difference or NOTHING,
-                cell.ratio or NOTHING,
-                "yes" if cell.differs else "no",
-            )
-            lines.append(
+            gap, ratio = cell.difference or NOTHING, cell.ratio or NOTHING
+            differs = "yes" if cell.differs else "no"
+            rows.append(
                 {
                     "table": self.number,
                     "row": " ".join(filter(None, titles)),
@@ -204,25 +228,56 @@ class Table:
                     "line_key": "-".join(row[1:]),
                 }
             )
-        return pd.DataFrame(lines).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        return pd.DataFrame(rows)
+
+    def to_csv(self) -> str:
+        """One line a cell; numbers to six significant digits."""
+        return self.data().to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
     def to_markdown(self) -> str:
         """A pipe table with the caption above and the notes below."""
-        shown = self.frame()
-        shown["Paper"] = shown["Paper"].str.replace(r"e\^\{(-|−)?(\d+)\}", r"e\1\2", regex=True)
+        frame = self.frame().replace(r"e\^\{(-|−)?(\d+)\}", r"e\1\2", regex=True)
+        if self.side_by_side:
+            frame.columns = [": ".join(filter(None, heads)) for heads in frame.columns]
         said = f"{'; '.join(self.notes())}.".replace("*", r"\*")
-        return f"**Table {self.number}.** {self.caption}\n\n{markdown(shown, left=2)}\n\n{said}\n"
+        return f"**Table {self.number}.** {self.caption}\n\n{markdown(frame, left=2)}\n\n{said}\n"
 
     def to_latex(self) -> str:
         """A booktabs float to \\input into an ACL paper (needs booktabs, graphicx and, if it is
         long, caption).
         """
-        return latex(
-            self.frame(),
-            self.caption,
-            f"tab:saobp-{self.number}",
-            notes="; ".join(self.notes()) + ".",
-        )
+        said = "; ".join(self.notes()) + "."
+        return latex(self.frame(), self.caption, f"tab:saobp-{self.number}", notes=said)
+
+
+def _beside(lines: pd.DataFrame) -> pd.DataFrame:
+    """Set the lines of a model's algorithms beside each other, under a head of two levels.
+
+    What is the same for all algorithms follows them: n, and the scores of a guess and the like.
+    """
+    model, _, what, paper, ours, n, *levels = lines.columns
+    place = [model, what]
+    wide = lines.pivot_table(
+        index=place, columns="line", values=[paper, ours], aggfunc="first", sort=False
+    ).fillna(UNPRINTED)
+    titles = lines["line"].drop_duplicates()
+    pairs = [(kind, title) for title in titles for kind in (paper, ours)]
+    wide = wide[[pair for pair in pairs if pair[0] == ours or (wide[pair] != UNPRINTED).any()]]
+    wide.columns = [(title, kind.lower()) for kind, title in wide.columns]
+    groups = lines.groupby(place, sort=False)
+    rest = groups[levels].first().assign(**{n: groups[n].agg(_count)})[[n, *levels]]
+    rest.columns = [("", name) for name in rest.columns]
+    whole = wide.join(rest).reset_index(names=[("", model), ("", what)])
+    return whole.set_axis(pd.MultiIndex.from_tuples(whole.columns), axis="columns")
+
+
+def _count(counts: pd.Series) -> str:
+    """What stands behind a line: "3×1436", or "7/7/3/–×1024" where runs of algorithms differ."""
+    runs, items = zip(*(count.partition("×")[::2] for count in counts))
+    of_each = "/".join(number or UNPRINTED for number in runs)
+    of_all = {*runs} - {""}
+    behind = of_all.pop() if len(of_all) == 1 else of_each if of_all else ""
+    return "×".join(filter(None, [behind, *dict.fromkeys(items)]))
 
 
 def markdown(frame: pd.DataFrame, left: int | None = None) -> str:
@@ -242,9 +297,8 @@ def latex(
     *,
     notes: str = "",
     spec: str = "",
-    rows: int = PAGE,
 ) -> str:
-    """Return booktabs floats of `rows` lines each, of the columns of `spec` over both columns of a
+    """Return booktabs floats of `PAGE` lines each, of the columns of `spec` over both columns of a
     page.
 
     Without it the first column's names are lines of their own, and few columns (`IN_COLUMN`) take
@@ -257,41 +311,32 @@ def latex(
         above = rf"\midrule\multicolumn{{{len(text.columns)}}}{{l}}{{" + names + "} \\\\\n"
         text.iloc[:, 0] = above.where(names != "", "") + text.iloc[:, 0]
         lines += names != ""
-        spec, kind = (
-            "l" + "r" * (len(text.columns) - 1),
-            "table" if len(text.columns) <= IN_COLUMN else kind,
-        )
+        groups = pairwise(text.columns.get_level_values(0))
+        spec = "l" + "".join(GAP * (left != right) + "r" for left, right in groups)
+        kind = "table" if len(text.columns) <= IN_COLUMN else kind
     floats = []
-    for _, part in text.groupby((lines.cumsum() - 1) // rows):
-        told = (
-            {"caption": ("(continued)", "")}
-            if floats
-            else {"caption": escape(caption), "label": label}
-        )
+    for _, part in text.groupby((lines.cumsum() - 1) // PAGE):
+        told = {"caption": escape(caption), "label": label}
+        if floats:
+            told = {"caption": ("(continued)", "")}
         body = part.style.hide(axis="index").to_latex(
             hrules=True,
             column_format=spec,
             environment=kind,
             position="t",
             position_float="centering",
+            multicol_align="c",
             **told,
         )
         body = body.replace(r"\centering", r"\ContinuedFloat\centering") if floats else body
         body = body.replace(r"\begin{tabular}", FIT + "\n" + r"\begin{tabular}")
-        floats.append(
-            body.replace(r"\end{tabular}", r"\end{tabular}}").replace(
-                "\\midrule\n\\midrule", r"\midrule"
-            )
-        )
+        body = body.replace("\\midrule\n\\midrule", r"\midrule")
+        floats.append(body.replace(r"\end{tabular}", r"\end{tabular}}"))
     if notes:
-        below = (
-            rf"\par\smallskip\begin{{minipage}}{{\linewidth}}\scriptsize {escape(notes)}\end{{minipage}}"
-            + "\n"
-        )
-        floats[-1] = floats[-1].replace(rf"\end{{{kind}}}", rf"{below}\end{{{kind}}}")
-    packages = (
-        "array," * bool(">{" in spec) + "booktabs," + "caption," * (len(floats) > 1) + "graphicx"
-    )
+        below = rf"\begin{{minipage}}{{\linewidth}}\scriptsize {escape(notes)}\end{{minipage}}"
+        end = rf"\end{{{kind}}}"
+        floats[-1] = floats[-1].replace(end, rf"\par\smallskip{below}" + f"\n{end}")
+    packages = "array," * (">{" in spec) + "booktabs," + "caption," * (len(floats) > 1) + "graphicx"
     return rf"% needs \usepackage{{{packages}}}" + "\n" + "".join(floats)
 
 

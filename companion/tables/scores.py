@@ -101,6 +101,7 @@ def table(number: int, records: Sequence[Record], published: Published) -> Table
         _titles(row for row, _ in cells),
         cells,
         "Measure" if number == 1 else "Task",
+        side_by_side=True,
     )
 
 

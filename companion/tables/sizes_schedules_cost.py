@@ -45,6 +45,8 @@ COST = {
     ("inference", "Throughput (Mtok/s)"): ("Mtok/s", "million_tokens_per_second"),
     ("inference", "FLOPs (GFLOPs)"): ("GMACs (inf.)", "gmacs"),
 }
+# which say how long a step takes in another unit
+SAME_TIMING = ("tokens_per_second", "samples_per_second", "million_tokens_per_second")
 
 
 def of_settings(number: int, records: Sequence[Record], published: Published) -> Table:
@@ -100,8 +102,12 @@ def of_cost(number: int, records: Sequence[Record], published: Published) -> Tab
             for (phase, metric), (_, name) in COST.items():
                 keys = {"model": labels.published_model(model), "phase": phase, "metric": metric}
                 cells[(model, way), f"{phase} {name}"] = _cost_cell(run, published, way, name, keys)
-    titles = {f"{phase} {name}": title for (phase, _), (title, name) in COST.items()}
-    return Table(number, titles, rows, cells, "Quantity")
+    titles = {
+        f"{phase} {name}": title
+        for (phase, _), (title, name) in COST.items()
+        if name not in SAME_TIMING
+    }
+    return Table(number, titles, rows, cells, "Quantity", side_by_side=True)
 
 
 def _cost_cell(

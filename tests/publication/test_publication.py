@@ -100,7 +100,7 @@ def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_lik
         (["figure", "claims", "--study", "x"], "leave out"),
         (["figure", "4", "--data", "x.csv", "--study", "narrow"], "leave out --study"),
         (["figure", "4", "--data", "x.csv"], "x.csv is no CSV that can be read"),
-        (["table", "claims", "--all"], "leave out --study"),
+        (["table", "claims", "--study", "x"], "leave out --study"),
         (["publish", "--study", "foo"], "no study is called"),
         (["publish", "--study", "smoke"], "--study: smoke trains for seconds"),
         (["reproduce", "--study", "hops"], "'hops' is a planned study"),

@@ -80,49 +80,43 @@ def test_a_cell_that_holds_nothing_says_why_and_a_dash_is_explained(number):
     shown = bare.frame().iloc[:, 1:]
     assert (shown != "").all(axis=None)
     explained = {note[0] for note in bare.notes() if note[1:3] == ": "}
-    assert ("·" in explained) == shown.isin(["·"]).any(axis=None)
-    assert ("–" in explained) == any(not cell.published for cell in bare.of_models.values())
+    for sign in "·–":
+        assert (sign in explained) == shown.isin([sign]).any(axis=None)
+    lost = [cell for cell in bare.of_models.values() if cell.published and not cell.ran]
+    reasons = [note for note in bare.notes() if note.startswith("not run: ")]
+    assert len(reasons) == bool(lost) and all(cell.reason in reasons[0] for cell in lost)
 
 
-def test_a_table_has_a_line_per_number_and_rows_without_a_run_are_counted_and_printed_on_demand(
-    tmp_path,
-):
+def test_the_algorithms_of_a_model_stand_side_by_side_and_what_was_not_run_is_a_dash():
     runs = [
-        examples.finetune("mini", name, seed, ("race",))
-        for name in ("original", "high")
-        for seed in (42, 43)
+        examples.finetune("mini-narrow", name, seed, ("race",))
+        for name, seeds in (("original", 3), ("high", 2), ("eigen_reg", 1))
+        for seed in range(seeds)
     ]
-    whole = tables.table(2, runs)
-    frame = whole.with_runs().frame()
-    assert [*frame] == [
-        "Model",
-        "Task",
-        "Paper",
-        "Ours",
-        "Ours − Original",
-        "n",
-        "majority or chance",
+    table = tables.table(2, runs)
+    frame = table.frame()
+    heads = [*frame.columns.get_level_values(0)]
+    shown = ["Original", "High", "Low", "ElemMul"]
+    assert heads == ["", "", *(title for title in shown for _ in range(2)), "", "", ""]
+    assert [*frame.columns.get_level_values(1)][2:4] == ["paper", "ours"]
+    assert frame["", "Model"].loc[lambda names: names != ""].tolist() == [
+        "BERT-Mini (4 × 128), scaled down",
+        "BERT-Small",
+        "BERT-Medium",
     ]
-    gap = whole.cells[("mini", "high"), "RACE_Middle"].difference
-    said = f"{gap.value:+.2f} [{gap.low:.2f}, {gap.high:.2f}]".replace("-", "−")
-    assert frame["Ours − Original"].str.strip("*").tolist() == ["·", said]
-    assert frame.iloc[0, 5:].tolist() == ["2×300", "52.00"], "the guess stands beside each line"
-    lines = [
-        line
-        for line in whole.with_runs().to_latex().splitlines()
-        if line.count("&") == frame.shape[1] - 2
-    ]
-    assert len(lines) == 3, "a model's name has a line of its own"
-    bare = [cell for cell in whole.of_models.values() if cell.ours is None]
-    short, every = (
-        tables.write(2, runs, tmp_path / str(all_), ["md"], every=all_)[0].read_text()
-        for all_ in (0, 1)
+    race = frame[frame["", "Task"] == "RACE-Middle"].iloc[0]
+    high = table.cells[("mini-narrow", "high"), "RACE_Middle"]
+    assert race["High", "paper"] == high.published == "29.53"
+    assert race["High", "ours"].startswith(high.number())
+    assert race["Low", "paper"] == "23.33" and race["Low", "ours"] == "–"
+    assert (race["", "n"], race["", "guess"]) == ("3/2/–/–×300", "52.00")
+    assert any("in the CSV alone" in note and "Eigen-Reg" in note for note in table.notes())
+    assert "Eigen-Reg" in table.to_csv()
+    lines = table.to_latex().splitlines()
+    assert sum(line.count("&") == frame.shape[1] - 2 for line in lines) == 2 + len(frame), (
+        "a model's name has a line of its own, and the heads have two"
     )
-    rows = [sum(line.startswith("| ") for line in text.splitlines()) for text in (short, every)]
-    (counted,) = [note for note in whole.with_runs().notes() if "--all" in note]
-    assert str(rows[1] - rows[0]) == str(len(bare)) == numbers_in(counted)[0]
-    assert counted in short and "--all" not in every
-    assert "BERT-Medium, ElemMul " in every and "BERT-Medium" not in short and "public" not in short
+    assert "| Low: paper | Low: ours |" in examples.narrow(table.to_markdown())
 
 
 # the measures of the ACL style

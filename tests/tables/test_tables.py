@@ -107,7 +107,7 @@ def test_a_cell_whose_only_runs_failed_says_so_and_why():
         and NAN["reason"] in cell.reason
         and f"BERT-Mini High, RTE: {cell.reason}" in table.notes()
     )
-    assert "| RTE | 53.07 | failed |" in examples.narrow(table.with_runs().to_markdown())
+    assert "| RTE | 51.99 | – | 53.07 | failed |" in examples.narrow(table.to_markdown())
     assert (
         numbers_in(average.reason) == ["1", "9", "3"]
         and "SST2" in average.reason
@@ -151,18 +151,20 @@ def test_rows_at_the_papers_size_come_first_in_every_table(records, tmp_path):
     ]
     for number in (1, 2, 4, 5):
         table = tables.table(number, alike, first=paper)
-        models = [table.rows[row][0] for row, _ in table.with_runs().of_models]
+        models = [table.rows[row][0] for row, _ in table.of_models]
         order = [*dict.fromkeys(models)]
-        assert order[0] == "BERT-Mini" and "BERT-Mini (4 × 128)" in order, number
-        # every size once, the scaled-down model after those of the paper
-        assert len(order) == len({*models})
+        # the scaled-down model under the one of the paper's width
+        assert order == ["BERT-Mini", "BERT-Mini (4 × 128)", "BERT-Small", "BERT-Medium"], number
+        frame = table.frame()
+        assert len({*frame[frame.columns[0]]} - {""}) == len(order), number
         assert table.studies == ("paper", "narrow")
         if number == 2:
             own = high(2, paper, "SQuAD").ours
             # as NaN is not NaN
             assert repr(table.cells[("mini", "high"), "SQuAD"].ours) == repr(own)
+            assert table.cells[("mini", "low"), "SQuAD"].published == "3.99", "the row is whole"
     (file,) = tables.write(5, alike, tmp_path, ["md"], first=paper)
-    assert file.read_text().index("BERT-Mini ") < file.read_text().index("BERT-Mini (4 × 128) ")
+    assert file.read_text().index("BERT-Mini ") < file.read_text().index("BERT-Mini (4 × 128), ")
 
 
 @pytest.mark.parametrize(
@@ -316,18 +318,17 @@ def test_p_values_are_corrected_over_the_whole_table_and_the_rows_of_both_studie
 
 def test_the_public_model_of_the_same_size_stands_beside_every_score_and_a_note_says_whose_it_is():
     runs = [examples.finetune(model, tasks=("rte",)) for model in ("mini", "small-quarter")]
-    shown = tables.table(8, runs).with_runs()
-    assert shown.frame()["public"].tolist() == ["57.9", "61.8"]
+    shown = tables.table(8, runs)
+    frame = shown.frame()
+    assert frame[frame["", "Task"] == "RTE"]["", "public"].tolist() == ["57.9", "61.8", "62.2"]
     (note,) = [note for note in shown.notes() if note.startswith("public: ")]
     assert "google-research/bert" in note
 
 
-def test_the_command_for_all_rows_names_the_study_that_the_table_is_of():
+def test_a_table_names_its_studies_and_is_of_one_and_its_fresh_seeds():
     runs = [examples.decoder() | {"study": "decoders"}]
-    (note,) = [note for note in tables.table(7, runs).with_runs().notes() if "--all" in note]
-    assert numbers_in(note) == ["15", "7"] and "saobp table 7 --study decoders --all" in note
-    both = tables.table(7, [examples.decoder("gpt2-small")], first=runs).with_runs()
-    assert "saobp table 7 --all" in both.to_markdown()
+    both = tables.table(7, [examples.decoder("gpt2-small")], first=runs)
+    assert "study decoders and smoke" in both.to_markdown()
     with pytest.raises(ValueError, match="1 to 9 or claims"):
         tables.table(10, [])
     assert tables.table(7, [*runs, examples.decoder()]).studies == ("smoke", "decoders"), (
@@ -409,8 +410,36 @@ def test_table_9_has_medians_with_quartiles_ratios_to_original_and_rounds_of_wha
         "of a time alone, and not of Original over itself"
     )
     assert (count.count(), count.number()) == ("", "1.45")
+    frame = table.frame().set_index(("", "Quantity"))
+    assert [*frame.index[:6]] == [
+        "ms/step",
+        "ms/step ÷ Original",
+        "GMACs",
+        "ms/batch",
+        "ms/batch ÷ Original",
+        "GMACs (inf.)",
+    ], "a timing stands there once, its other units in the CSV"
+    ratios = frame.iloc[1]
+    assert ratios["High"].tolist() == ["×1.33", "×1.06 [1.04, 1.08]"]
+    assert ratios["Original"].tolist() == ["·", "·"]
+    assert frame.iloc[7]["High"].tolist() == ["×1.41", "–"], "BERT-Small has no run"
+    assert "tokens_per_second" in table.to_csv()
     none = tables.table(9, []).cells[("mini", "low"), "train milliseconds"]
     assert none.ours is None and "cost" in none.reason
+
+
+def test_every_number_of_the_paper_is_counted_once_with_ours_or_with_the_reason_why_not():
+    first = [run | {"study": "paper"} for run in examples.study(("mini",), seeds=(42,))]
+    runs = examples.study(("mini-narrow",), ("original", "low"), (42,))
+    built = [tables.table(number, runs, first=first) for number in tables.TABLES]
+    counted = tables.coverage(built)
+    printed = {number: len(frame) for number, frame in numbers.load().tables.items()}
+    assert counted.groupby("table").size().to_dict() == printed
+    assert counted.loc[~counted["ours"], "reason"].ne("").all()
+    ran = counted.set_index(["table", "model", "line", "column"])["ours"]
+    assert ran[2, "Mini", "Low", "SQuAD"], "of the scaled-down model"
+    assert ran[2, "Mini", "High", "SQuAD"], "of the model at the paper's width"
+    assert not ran[2, "Mini", "ElemMul", "SQuAD"] and not ran[2, "Small", "Low", "SQuAD"]
 
 
 def test_every_tracked_caption_has_two_sentences_at_most_and_under_sixty_words():
