@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import nan
@@ -24,8 +24,6 @@ FIT = (
 GAP = r"@{\hspace{9pt}}"
 # lines of a table that a page holds
 PAGE = 45
-# algorithms that fit it side by side
-BESIDE = 4
 # columns of numbers that one column of a page holds, readably; more take both
 IN_COLUMN = 5
 ESCAPES = str.maketrans(
@@ -81,8 +79,8 @@ class Table:
     cells: Cells
     # the head of the columns' titles
     what: str = "Task"
-    # whether readers see the algorithms of a model beside each other
-    side_by_side: bool = False
+    # titles of the algorithms that readers see beside each other; empty: a line per number
+    side_by_side: Sequence[str] = ()
     # what the caption has a place for
     given: Mapping[str, str] | None = None
     studies: tuple[str, ...] = ()
@@ -108,17 +106,6 @@ class Table:
         cells = sorted((above | own).items(), key=lambda item: order.index(size(item[0][0][0])))
         studies = other.studies * bool(ran) + self.studies
         return replace(self, rows={**self.rows, **other.rows}, cells=dict(cells), studies=studies)
-
-    def algorithms(self) -> list[str]:
-        """The titles of the algorithms that readers see: the paper's, and others while there are
-        fewer than four.
-        """
-        cells = self.of_models.items()
-        printed = {self.rows[row][1] for (row, _), cell in cells if cell.published}
-        every = list(dict.fromkeys(self.rows[row][1] for (row, _), _ in cells))
-        others = [title for title in every if title not in printed]
-        left_out = others[max(0, BESIDE - len(printed)) :]
-        return [title for title in every if title not in left_out]
 
     def lines(self) -> pd.DataFrame:
         """What readers see, as text, one line per number: model, algorithm, task, the paper's, ours,
@@ -152,7 +139,7 @@ class Table:
         """
         frame = self.lines()
         if self.side_by_side:
-            frame = _beside(frame[frame["line"].isin(self.algorithms())])
+            frame = _beside(frame[frame["line"].isin(self.side_by_side)])
         else:
             frame["Model"] = frame["Model"].str.cat(frame.pop("line"), ", ").str.removesuffix(", ")
         names = frame.iloc[:, 0].copy()
@@ -182,7 +169,7 @@ class Table:
             said.append(f"not run: {'; '.join(reasons)}; SCALE.md has the commands")
         if self.side_by_side:
             every = dict.fromkeys(self.rows[row][1] for row, _ in self.of_models)
-            left_out = [title for title in every if title not in self.algorithms()]
+            left_out = [title for title in every if title not in self.side_by_side]
             said.append(
                 f"in the CSV alone: {labels.joined(['differences from Original', *left_out])}"
             )

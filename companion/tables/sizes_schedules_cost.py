@@ -107,7 +107,8 @@ def of_cost(number: int, records: Sequence[Record], published: Published) -> Tab
         for (phase, _), (title, name) in COST.items()
         if name not in SAME_TIMING
     }
-    return Table(number, titles, rows, cells, "Quantity", side_by_side=True)
+    shown = [labels.algorithm_title(name) for name in labels.PAPER_ALGORITHMS]
+    return Table(number, titles, rows, cells, "Quantity", shown)
 
 
 def _cost_cell(
