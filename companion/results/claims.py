@@ -15,7 +15,7 @@ from companion.statistics import holm
 from companion.statistics.intervals import LEVEL
 from companion.tables import FORMATS, captions, render
 
-ALGEBRA, NOT_RUN = WORDS = ("algebra", "not run")
+NOT_RUN = "not run"
 COLUMNS = (
     "claim",
     "title",
@@ -93,7 +93,7 @@ def _toward(claim: Claim, row: Row, number: float) -> float:
 
     Of a claim that something stays within the margin, what lies above the reference is below 0.
     """
-    sign = claim.direction or row.expected or -1
+    sign = row.expected or -1
     return sign * (number - row.reference) / row.margin
 
 

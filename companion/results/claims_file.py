@@ -20,9 +20,8 @@ class Claim(Strict):
     # the key of what the paper prints
     paper: str = ""
     margin: float | None = Field(None, gt=0)
-    word: Literal["", "algebra", "not run"] = ""
-    # the sign that is claimed, of a claim that holds by algebra
-    direction: Literal[-1, 0, 1] = 0
+    # in place of the row's outcome
+    word: Literal["", "not run"] = ""
     note: str = ""
 
 

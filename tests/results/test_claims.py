@@ -27,8 +27,8 @@ def test_there_are_fifteen_claims_and_the_word_of_each_is_the_outcome_of_its_row
         row = table.find(claim.row)
         assert decided.loc[name, "estimate"] == pytest.approx(row["estimate"], abs=1e-8)
         assert decided.loc[name, "word"] == (claim.word or row["outcome"])
-        assert decided.loc[name, "word"] in (*OUTCOMES, claims.ALGEBRA), "no claim is undecided"
-        assert bool(claim.word) != bool(row["outcome"]), "algebra has no outcome"
+        assert decided.loc[name, "word"] in OUTCOMES, "no claim is undecided"
+        assert bool(claim.word) != bool(row["outcome"])
 
 
 def test_a_claims_margin_has_one_home(decided):
@@ -43,7 +43,11 @@ def test_a_claims_margin_has_one_home(decided):
     ("old", "new", "said"),
     [
         ("  place:", "  plce:", r"claims.yaml: column-sum.(place|plce): "),
-        ("  word: algebra", "  word: true by algebra", "claims.yaml: column-sum.word: "),
+        (
+            "  margin: 1.0\n  note: Measured",
+            "  word: true\n  note: Measured",
+            "claims.yaml: column-sum.word: ",
+        ),
         ("  margin: 1.0", "  margin: -1.0", "claims.yaml: column-sum.margin: "),
     ],
 )
@@ -95,8 +99,8 @@ def test_numbers_in_margins_lie_above_zero_where_they_are_as_claimed(decided):
 
 def test_holms_correction_is_over_the_claims_that_an_interval_decides(decided):
     tested = decided["p"].notna()
-    # algebra, and a claim that something stays within the margin
-    assert set(decided.index[~tested]) == {"column-sum", "cost"}
+    # a claim that something stays within the margin
+    assert set(decided.index[~tested]) == {"cost"}
     assert decided["p_holm"][tested].tolist() == pytest.approx(holm(decided["p"][tested]))
     away = (decided["low"] > 0) | (decided["high"] < 0)
     ratio = decided["unit"].str.startswith("ratio")
@@ -131,7 +135,7 @@ def test_readers_get_a_row_per_claim_with_its_number_and_one_word(tmp_path):
     [
         ("decoder", ["−0.014 nats [−0.017, −0.011], 4 seeds", "prints −1.455", "supported (plan"]),
         ("fine-tuned", ["it is necessary to pretrain", "readings at 7, 8, 10", "open"]),
-        ("column-sum", ["algebra\n"]),
+        ("column-sum", ["supported", "Measured, and no law."]),
     ],
 )
 def test_one_claim_is_printed_with_its_words_and_its_row(capsys, name, parts):
@@ -147,7 +151,9 @@ def test_an_unknown_claim_is_answered_by_the_known_ones(capsys):
 
 
 def test_a_claim_that_was_not_run_has_no_number(tmp_path, monkeypatch):
-    text = FILE.read_text(encoding="utf-8").replace("  word: algebra", "  word: not run")
+    text = FILE.read_text(encoding="utf-8").replace(
+        "  margin: 1.0\n  note: Measured", "  word: not run\n  note: Measured"
+    )
     changed = paths.write_text(tmp_path / "claims.yaml", text)
     monkeypatch.setattr(claims_file, "file", lambda: changed)
     frame = claims.decided.__wrapped__()

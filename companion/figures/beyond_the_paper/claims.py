@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 
 from companion.figures import style
 from companion.figures.style import Look
-from companion.results.claims import ALGEBRA, NOT_RUN
+from companion.results.claims import NOT_RUN
 from companion.results.row import CONTRADICTED, NO_EFFECT, OPEN, SUPPORTED
 
 # dark to light, so that print without colours tells them apart; an open one is white inside
@@ -18,7 +18,6 @@ OUTCOME_LOOKS = {
     CONTRADICTED: Look("#D55E00", "D"),
     NO_EFFECT: Look("#56B4E9", "s"),
     OPEN: Look("#8A8A8A", "o"),
-    ALGEBRA: Look("#000000", "^"),
 }
 # margins at which the axis ends, and up to which it is linear
 FAR, LINEAR = 100.0, 2.0
