@@ -32,22 +32,12 @@ SAMPLED = 256
 class Probes:
     """Columns that the attention of a few heads is applied to, hop by hop."""
 
-    def __init__(self, rows: RowBlocks, count: int, beta: float, hops: int, seeds: list[int]):
+    def __init__(self, rows: RowBlocks, start: Tensor, count: int, beta: float, hops: int):
         self.beta, self.hops = beta, hops
         self.exact = count >= rows.length
-        # rows that see no key do not sum to 1
-        self.whole_rows = rows.visible.mask is None
-        if self.exact:
-            columns = torch.eye(rows.length, dtype=rows.query.dtype, device=rows.query.device)
-            columns = columns.expand(rows.count, -1, -1)
-        else:
-            known = directions(rows)
-            self.known = 1 if self.whole_rows else 2
-            signs = random_signs(rows, count - self.known, seeds)
-            signs -= known @ (known.mT @ signs)
-            columns = torch.cat([known[..., 2 - self.known :], signs], -1)
+        self.known = known_directions(rows)
         # A^t times the columns, for t = 0 ... hops
-        self.powers = [columns, *(torch.empty_like(columns) for _ in range(hops))]
+        self.powers = [start, *(torch.empty_like(start) for _ in range(hops))]
 
     def hop(self, block: Block, power: int) -> None:
         """Work out some rows of a power from those of the one before that their keys lie in."""
@@ -65,7 +55,7 @@ class Probes:
             total = norms.sum(-1)
             return total, torch.zeros_like(total)
         known, random = norms[:, : self.known].sum(-1), norms[:, self.known :]
-        if self.whole_rows:
+        if self.known == 1:
             known = known + sum(discounts) ** 2
         count = random.shape[-1]
         # the variance of z^T M z is at most 2 |M|^2, which pairs of probes give with less noise
@@ -74,6 +64,24 @@ class Probes:
         bound = 2 * pairs / (count * (count - 1))
         variance = torch.maximum(random.var(-1), bound)
         return known + random.mean(-1), (variance / count).sqrt()
+
+
+def known_directions(rows: RowBlocks) -> int:
+    """Return how many directions are worked out; rows that see no key do not sum to 1."""
+    return 1 if rows.visible.mask is None else 2
+
+
+def first_columns(rows: RowBlocks, count: int, seeds: list[int]) -> Tensor:
+    """Return what attention is applied to, (head, token, count): known directions, then random signs
+    without them; all of the identity where that is as few.
+    """
+    if count >= rows.length:
+        columns = torch.eye(rows.length, dtype=rows.query.dtype, device=rows.query.device)
+        return columns.expand(rows.count, -1, -1)
+    both, known = directions(rows), known_directions(rows)
+    signs = random_signs(rows, count - known, seeds)
+    signs -= both @ (both.mT @ signs)
+    return torch.cat([both[..., 2 - known :], signs], -1)
 
 
 def random_signs(rows: RowBlocks, count: int, seeds: list[int]) -> Tensor:

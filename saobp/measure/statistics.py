@@ -25,7 +25,7 @@ from saobp.fused.scores import HIDES, allowed_pairs, senders
 from saobp.fused.tiled.tiles import heads_per_tile
 from saobp.fused.workers import side_by_side
 from saobp.measure.gtd_and_entropy import check_paths
-from saobp.measure.probes import FEWEST, Probes, dependency
+from saobp.measure.probes import FEWEST, Probes, dependency, first_columns
 from saobp.measure.row_blocks import SPARE, Block, RowBlocks, Step, Visibility
 
 BY_ROWS = ("none", "high", "low")
@@ -347,7 +347,8 @@ def statistics_of(wanted: Wanted, rows: RowBlocks, number: int) -> list[dict[str
     if rows.step and not rows.step.earlier:
         rows.gather()
     seeds = [wanted.seed * 2**20 + number + head for head in range(rows.count)]
-    sides = [Side(wanted, rows, seeds) for _ in range(2 if rows.step else 1)]
+    start = first_columns(rows, wanted.probes, seeds) if wanted.probes else None
+    sides = [Side(wanted, rows, start) for _ in range(2 if rows.step else 1)]
     attention, blocks = sides[0], rows.blocks()
     triangular = wanted.causal or len(blocks) == 1
     for place in blocks:
@@ -385,11 +386,11 @@ def sweep(rows: RowBlocks, sides: list[Side]) -> Iterator[tuple[Side, Block]]:
 class Side:
     """The sums and probes of attention, or of the softmax before it was refined."""
 
-    def __init__(self, wanted: Wanted, rows: RowBlocks, seeds: list[int]):
+    def __init__(self, wanted: Wanted, rows: RowBlocks, start: Tensor | None):
         self.wanted, self.sums = wanted, Sums(rows)
         self.probes = None
-        if wanted.probes:
-            self.probes = Probes(rows, wanted.probes, wanted.beta, wanted.hops, seeds)
+        if start is not None:
+            self.probes = Probes(rows, start, wanted.probes, wanted.beta, wanted.hops)
 
     def add(self, block: Block, triangular: bool) -> None:
         """Take in a block, the powers of its rows too where their keys are all known."""
@@ -452,7 +453,7 @@ class Sums:
         """Add the distance of refined rows, whose weights are used up, from the plain ones."""
         attention = refined.weights.div_(refined.total.clamp_min(torch.finfo(torch.float32).tiny))
         gap = torch.sub(attention, plain.weights, out=plain.weights)
-        self.moved += torch.linalg.vector_norm(gap, ord=1, dim=-1).double().sum(-1) / 2
+        self.moved += gap.abs_().sum(-1).double().sum(-1) / 2
 
     def queries(self) -> Tensor:
         """Return how many queries see a key, (head,)."""

@@ -131,14 +131,19 @@ def collect(
     for views in zip(*cuts):
         # a text that is shorter than two lengths is the same at both
         views = {len(sample.labels): sample for sample in views}.values()
-        maps = [torch.stack(maps_of(plain, sample)) for sample in views]
+        maps = [maps_of(plain, sample) for sample in views]
         # the masks of CLIP are causal, its modules are not
-        causal = causal or not bool(maps[-1].triu(1).any())
-        shown.append(_shown(maps, [sample.labels for sample in views]))
-        received = from_levels(to_levels(maps[-1]))
-        refined = one_step(received, factor, strength, causal, spare)
-        drains.append(received.sum(-2).amax(-1) - refined.sum(-2).amax(-1))
-        errors.append(_differences(maps[-1], received, causal))
+        causal = causal or not any(bool(layer.triu(1).any()) for layer in maps[-1])
+        levels = [[to_levels(layer) for layer in layers] for layers in maps]
+        shown.append(_shown(levels, [sample.labels for sample in views]))
+        drained = []
+        # a layer at a time: all maps in float64 take more room than a model
+        for exact, level in zip(maps[-1], levels[-1]):
+            received = from_levels(level)
+            refined = one_step(received, factor, strength, causal, spare)
+            drained.append(received.sum(-2).amax(-1) - refined.sum(-2).amax(-1))
+            errors.append(_differences(exact, received, causal))
+        drains.append(torch.stack(drained))
     for text, sample in zip(shown, samples):
         text["whole"] = len(sample.labels) or len(text["views"][-1]["tokens"])
     text = max(range(len(shown)), key=lambda n: drains[n].max().item())
@@ -169,13 +174,15 @@ def fitting(heads: int, tokens: int, number: int) -> tuple[int, int]:
     return longest, max(1, min(number, entries // longest**2))
 
 
-def _shown(maps: list[Tensor], labels: list[list[str]]) -> dict[str, Any]:
-    """Return a text as the page has it: its title, and its tokens and maps at every length."""
+def _shown(levels: list[list[np.ndarray]], labels: list[list[str]]) -> dict[str, Any]:
+    """Return a text as the page has it: its title, and its tokens and maps at every length, layer by
+    layer.
+    """
     views = []
-    for matrices, tokens in zip(maps, labels):
-        levels = base64.b64encode(to_levels(matrices).tobytes()).decode()
-        names = tokens or patch_labels(matrices.shape[-1])
-        views.append({"tokens": names, "maps": levels})
+    for layers, tokens in zip(levels, labels):
+        maps = base64.b64encode(b"".join(layer.tobytes() for layer in layers)).decode()
+        names = tokens or patch_labels(layers[0].shape[-1])
+        views.append({"tokens": names, "maps": maps})
     return {"title": " ".join(views[-1]["tokens"][1:6]) + " …", "views": views}
 
 
