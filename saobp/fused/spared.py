@@ -1,6 +1,7 @@
 """Which keys of each head are spared, worked out from query and key without the L x L matrix."""
 
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 from jaxtyping import Bool, Float
@@ -27,26 +28,35 @@ def with_spared(
     The compiled passes find the keys of a share themselves, while they refine.
     """
     batch, heads, length, _ = query.shape
-    share = 0.0
     if isinstance(spare, Tensor):
         spared = by_key(spare, (batch, heads, length, length), query.device)
     elif spare in RULES and mask is None:
-        spared = query.new_zeros(length, dtype=torch.bool)
-        spared[0] = True
-        if spare == "edges":
-            spared[-1] = True
         # one row for all heads
+        spared = at_the_edges(length, query.device, both=spare == "edges")
         return replace(call, spared=spared.expand(batch * heads, length))
     elif spare in RULES:
         spared = edges(mask, both=spare == "edges")[:, None]
     elif call.is_common and native.serves(query):
-        share = float(spare)
-        spared = query.new_zeros(batch, heads, length, dtype=torch.bool)
+        spared = query.new_zeros(batch * heads, length, dtype=torch.bool)
+        return replace(call, spared=spared, share=float(spare))
     else:
         rows = length if mask is None else mask.sum(-1)[:, None, None]
         spared = column_sums(query, key, mask, call.scale) > float(spare) * rows
     spared = spared.expand(batch, heads, length).flatten(0, 1).contiguous()
-    return replace(call, spared=spared, share=share)
+    return replace(call, spared=spared)
+
+
+@lru_cache(maxsize=64)
+def at_the_edges(length: int, device: torch.device, *, both: bool) -> Bool[Tensor, " key"]:
+    """Return True at the first of some keys, and with `both` at the last; made once, as short
+    sequences are over as soon.
+    """
+    # what is made inside may not be saved for a gradient
+    with torch.inference_mode(False):
+        places = torch.zeros(length, dtype=torch.bool, device=device)
+        places[0] = True
+        places[-1] |= both
+    return places
 
 
 @torch.no_grad()

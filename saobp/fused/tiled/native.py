@@ -157,7 +157,7 @@ class Sizes(ctypes.Structure):
 
     @classmethod
     def of(cls, call: Call, changes: Tensor, query: Tensor, value: Tensor) -> "Sizes":
-        """Return those of a call with these tensors, and with what `changes_by_head` returned."""
+        """Return those of a call with these tensors, and with what `room_for_changes` returned."""
         keys = [None if x is None else x.data_ptr() for x in (call.real, changes, call.spared)]
         counts = (*query.shape, value.shape[3], torch.get_num_threads())
         switches = not call.exclude_self, len(changes) > 2
@@ -169,17 +169,12 @@ class Sizes(ctypes.Structure):
         return cls(*keys, *bits, *counts, *numbers, *switches, threshold)
 
 
-def changes_by_head(call: Call, query: Tensor) -> Tensor:
-    """Return a row of zeros, for queries that are silent, and rows of what a message changes by
-    key: one for all heads, or where each spares keys of its own one a head.
+def room_for_changes(call: Call, query: Tensor) -> Tensor:
+    """Return room for a row of zeros, for queries that are silent, and rows of what a message changes
+    by key: one for all heads, or where each spares keys of its own one a head. C fills it in.
     """
     shared = call.spared is None or call.spared.stride(0) == 0
-    rows = 1 if shared else len(call.spared)
-    changes = query.new_full((1 + rows, query.shape[2]), call.change)
-    changes[0] = 0
-    if call.spared is not None:
-        changes[1:].masked_fill_(call.spared[:rows], 0)
-    return changes
+    return query.new_empty(2 if shared else 1 + len(call.spared), query.shape[2])
 
 
 def serves(tensor: Tensor) -> bool:
@@ -197,7 +192,7 @@ def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor
     query, key, value = (side_by_side(x) for x in (query, key, value))
     results = out, *sums = room_like(value), *sums_like(query)
     rows, places = map(Rows.of, (query, key, value, out)), (x.data_ptr() for x in sums)
-    changes = changes_by_head(call, query)
+    changes = room_for_changes(call, query)
     sizes = Sizes.of(call, changes, query, value)
     mild = passes().saobp_attend(*rows, *places, sizes, math.exp(call.strongest - RANGE))
     if mild == -1 and call.share:
@@ -212,7 +207,7 @@ def gradients(call: Call, *tensors: Tensor) -> list[Tensor]:
     query, key, value, mean, total, load, given = (side_by_side(x) for x in tensors)
     results = [room_like(x) for x in (query, key, value)]
     rows = map(Rows.of, (query, key, value, mean, given, *results))
-    changes = changes_by_head(call, query)
+    changes = room_for_changes(call, query)
     sizes = Sizes.of(call, changes, query, value)
     if not passes().saobp_gradients(*rows, total.data_ptr(), load.data_ptr(), sizes):
         raise MemoryError("saobp_attention has no memory left for its gradient")

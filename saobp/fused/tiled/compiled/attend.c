@@ -17,6 +17,7 @@ int saobp_attend(Tensor query, Tensor key, Tensor value, Tensor out, float *tota
     float *room = room_for(cut.group, &each, of.threads, &own);
     int mild = 1;
     if (!room) return -1;
+    fill_changes(&of);
     #pragma omp parallel num_threads(of.threads) if (cut.jobs * L * L > ALONE) reduction(&&: mild)
     for (long start = 0; start < cut.jobs; start += cut.group) {
         long many = least(cut.group, cut.jobs - start);

@@ -33,6 +33,7 @@ int saobp_gradients(Tensor query, Tensor key, Tensor value, Tensor mean, Tensor 
     long own = cut.whole ? 0 : 2 * cut.rows * pitch, blocks = (L + ROWS - 1) / ROWS;
     float *room = room_for(cut.group, &each, of.threads, &own);
     if (room == NULL) return 0;
+    fill_changes(&of);
     #pragma omp parallel num_threads(of.threads) if (cut.jobs * L * L > ALONE)
     for (long start = 0; start < cut.jobs; start += cut.group) {
         long many = least(cut.group, cut.jobs - start);

@@ -57,6 +57,15 @@ static inline const float *changes_of(const Call *of, long head, long row) {
     return of->changes + (silent ? 0 : 1 + head * of->spares) * of->length;
 }
 
+/* Fill in the changes. */
+static inline void fill_changes(const Call *of) {
+    float *to = of->changes;
+    const unsigned char *spared = of->spared;
+    for (long key = 0; key < of->length; key++) *to++ = 0;
+    for (long head = 0; head < (of->spares ? of->sequences * of->heads : 1); head++)
+        for (long key = 0; key < of->length; key++) *to++ = spared && *spared++ ? 0 : of->change;
+}
+
 /* Dropout of a row of weights: which pairs are kept is told by the finaliser of MurmurHash3, see `Dropout`. */
 static inline void drop(float *weight, const Call *of, long head, long row) {
     const int *keys = of->bits[1] + head * of->length, threshold = of->threshold;
