@@ -255,6 +255,16 @@ def test_no_label_is_cut_off(number, width, records):
         assert box.width == 0 or all(page.contains(*corner) for corner in (box.min, box.max)), text
 
 
+def test_every_tracked_form_fits_a_column_or_a_page_and_leaves_room_for_its_caption():
+    files = sorted(paths.figures().glob("*.pdf"))
+    assert len(files) > 40
+    for file in files:
+        box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", file.read_bytes())
+        width, height = (float(side) / 72 for side in box.groups())
+        most = figures.COLUMN if file.stem.endswith("-column") else figures.PAGE
+        assert width <= most + 0.005 and height <= 7.005, file.name
+
+
 @pytest.mark.parametrize("width", [figures.PAGE, figures.COLUMN])
 def test_the_forest_has_a_row_a_claim_in_the_look_of_its_outcome_and_the_papers_tick(width):
     rows = [

@@ -137,7 +137,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
         rows = frame[frame["panel"] == panel]
         if len(rows):
             draws.append((style.heading("rates", panel, **filled), draw, rows))
-    return style.headed(width, 2.6, draws)
+    return style.headed(width, 2.6 if width >= style.NARROW else 2.2, draws)
 
 
 def rate_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
