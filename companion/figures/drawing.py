@@ -141,7 +141,7 @@ OUR_OWN = tuple(number for number in FIGURES if isinstance(number, str))
 
 def stem(number: Number) -> str:
     """How the files of a figure are called: "figure4", "figure-hops"."""
-    return f"figure-{number}" if number in OUR_OWN else f"figure{number}"
+    return f"figure-{number}" if isinstance(number, str) else f"figure{number}"
 
 
 def words(number: Number) -> dict[str, str]:

@@ -5,8 +5,9 @@ the explorer and the runs.
 import base64
 import json
 import os
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import nbformat
 from markupsafe import Markup
+from nbformat import NotebookNode
 
 from companion import records
 from companion.publication import executed_notebooks, formulas, pages
@@ -29,6 +31,8 @@ from saobp.models import public
 
 # runs that a process takes at a time, of the same notebook most often
 AT_ONCE = 4
+# of a cell of Markdown
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 # file -> what it is called
 SECTIONS = {
     "index": "Result",
@@ -83,6 +87,7 @@ def write(folder: Path) -> Path:
         notebooks=_notebooks(runs, {record["name"]: record for record in found}),
         tables=_tables(tracked if exercise else made, "table*.md"),
         figures=_figures(tracked if exercise else made),
+        missing=_manifest(tracked if exercise else made)["missing"],
         claims=_tables(tracked, "claims.md"),
         of_all=_figures(tracked),
         departures=[
@@ -139,19 +144,22 @@ def _notebooks(runs: Sequence[Executed], found: dict[str, dict[str, Any]]) -> li
         own = nbformat.read(paths.root() / "notebooks" / f"{name}.ipynb", as_version=4)
         mine = [run for run in runs if run.notebook == name]
         cells = [cell for node in (*(run.node for run in mine), own) for cell in node.cells]
-        drawn = [
-            output.get("data", {}).get("image/png")
-            for cell in cells
-            for output in cell.get("outputs", [])
-        ]
-        picture = next(
-            (f"data:image/png;base64,{''.join(one.split())}" for one in drawn if one), ""
-        )
-        shown = [_run(run, found.get(run.name)) for run in mine]
-        listed.append(
-            {"name": name, "question": about["question"], "picture": picture, "runs": shown}
-        )
+        entry = {"name": name, "question": about["question"]} | _first_picture(cells)
+        listed.append(entry | {"runs": [_run(run, found.get(run.name)) for run in mine]})
     return listed
+
+
+def _first_picture(cells: Iterable[NotebookNode]) -> dict[str, str]:
+    """Return the first picture that a cell drew, and the heading that it stands under."""
+    heading = ""
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            heading = (HEADING.findall(cell.source) or [heading])[-1]
+        for output in cell.get("outputs", []):
+            if drawn := output.get("data", {}).get("image/png"):
+                coded = "".join(drawn.split())
+                return {"picture": f"data:image/png;base64,{coded}", "under": heading}
+    return {"picture": "", "under": ""}
 
 
 def _run(run: Executed, record: dict[str, Any] | None) -> dict[str, Any]:
@@ -192,14 +200,19 @@ def _files(path: Path) -> list[str]:
     return [f"{path.parent.name}/{other.name}" for other in sorted(found)]
 
 
+def _manifest(folder: Path) -> dict[str, Any]:
+    """Return what the manifest of a folder says of its figures; of none there, nothing."""
+    file = folder / "manifest.json"
+    if not file.exists():
+        return {"entries": {}, "missing": {}}
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
 def _figures(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the figures that were drawn by name, the paper's first: picture, caption of the
     manifest, files.
     """
-    manifest, found = folder / "manifest.json", {}
-    entries = (
-        json.loads(manifest.read_text(encoding="utf-8"))["entries"] if manifest.exists() else {}
-    )
+    entries, found = _manifest(folder)["entries"], {}
     for path in sorted(
         folder.glob("figure*.png"), key=lambda path: (path.stem.startswith("figure-"), path.stem)
     ):

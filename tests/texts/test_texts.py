@@ -1,5 +1,6 @@
 """README and the other pages: every number comes from code, every link leads somewhere."""
 
+import json
 import re
 from functools import cache
 from math import log
@@ -205,6 +206,16 @@ def test_the_committed_texts_are_the_rendered_ones():
         assert (paths.root() / name).read_text(encoding="utf-8") == text, (
             f"{name}: run `make figures`"
         )
+
+
+def test_the_gallery_shows_every_figure_that_was_drawn_and_says_what_the_others_lack():
+    manifest = json.loads((paths.figures() / "manifest.json").read_text(encoding="utf-8"))
+    items = fill.gallery()
+    assert sum(item["reason"] != "" for item in items) == len(manifest["missing"])
+    pictures = {item["picture"] for item in items} - {""}
+    drawn = {name for name in manifest["entries"] if name.startswith("figure")}
+    # a figure of another study's records too has its own name
+    assert {f"{name}.png" for name in drawn} - pictures <= {"figure-tokens-stories.png"}
 
 
 def test_the_readme_is_of_two_screens_to_the_commands_and_six_kilobytes():
