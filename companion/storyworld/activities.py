@@ -130,25 +130,22 @@ def hellaswag(random: Random, index: int) -> dict:
     position, (name, who) = index % 4, lexicon.person(random)
     title, steps = telling(random, who)
     now = random.randrange(1, len(steps))
-    told = range(0 if now <= 2 else now - 1, now)
-    endings = random.sample(
-        [steps[i] for i in range(1, len(steps)) if i != now and i not in told], 3
-    )
+    past_steps = range(0 if now <= 2 else now - 1, now)
+    wrong = [steps[i] for i in range(1, len(steps)) if i != now and i not in past_steps]
+    endings = random.sample(wrong, 3)
     endings.insert(position, steps[now])
-    so_far = " ".join(f"{who if i > told[0] else name} {steps[i]}." for i in told)
-    context = {
+    so_far = " ".join(f"{who if i > past_steps[0] else name} {steps[i]}." for i in past_steps)
+    return {
+        "ind": 0,
+        "activity_label": title,
         "ctx_a": so_far,
         "ctx_b": who,
         "ctx": f"{so_far} {who}",
         "endings": [f"{step}." for step in endings],
-    }
-    # for the writer to fill in
-    origin = {"source_id": "", "split": "", "split_type": "indomain"}
-    return {
-        "ind": 0,
-        "activity_label": title,
-        **context,
-        **origin,
+        # for the writer to fill in
+        "source_id": "",
+        "split": "",
+        "split_type": "indomain",
         "label": str(position),
         "hops": 0,
     }

@@ -63,25 +63,23 @@ def tell(
         )
         chain = random.randrange(chains)
         if broken is not None:
-            other = random.choice([c for c in range(chains) if c != chain])
-            puzzle = replace(puzzle, broken=chain if broken else other)
+            unbroken = random.choice([c for c in range(chains) if c != chain])
+            puzzle = replace(puzzle, broken=chain if broken else unbroken)
         sentences = language.story_sentences(random, puzzle, terse=chains * hops >= 12)
         start, ends = puzzle.layers[0][chain], list(puzzle.layers[-1])
-        asked = language.said(random, language.QUESTIONS, steps, start)
-        room = TOKENS - language.length(" ".join(sentences)) - language.length(asked) - 2
+        question = language.chain_sentence(random, language.QUESTIONS, steps, start)
+        room = TOKENS - language.length(" ".join(sentences)) - language.length(question) - 2
         if room >= 0:
-            return Told(
-                " ".join(_with_filler(random, sentences, room)), steps, start, ends.pop(chain), ends
-            )
+            story = " ".join(_with_filler(random, sentences, room))
+            return Told(story, steps, start, ends.pop(chain), ends)
 
 
 def _with_filler(random: Random, sentences: list[str], room: int) -> list[str]:
     """Put a sentence that says nothing of the facts among them, where there is room."""
     filler = narrative.scene(random, narrative.FILLERS)
-    words, more = (
-        set(text.lower().replace(".", "").split()) for text in (" ".join(sentences), filler)
-    )
-    if words & more - _COMMON or language.length(filler) + 12 > room or random.random() < 0.5:
+    words = set(" ".join(sentences).lower().replace(".", "").split())
+    shared = words & set(filler.lower().replace(".", "").split())
+    if shared - _COMMON or language.length(filler) + 12 > room or random.random() < 0.5:
         return sentences
     at = random.randrange(len(sentences) + 1)
     return [*sentences[:at], filler, *sentences[at:]]
@@ -89,13 +87,14 @@ def _with_filler(random: Random, sentences: list[str], room: int) -> list[str]:
 
 def _statement(random: Random, hops: int, label: int) -> tuple[str, str]:
     """Return a story and a statement that it entails, leaves open or contradicts."""
-    told = tell(
-        random, hops, random.choice(CHAINS[hops]), last=world.FUNCTIONAL, broken=label == NEUTRAL
-    )
-    end = told.answer
+    chains = random.choice(CHAINS[hops])
+    passage = tell(random, hops, chains, last=world.FUNCTIONAL, broken=label == NEUTRAL)
+    end = passage.answer
     if label == CONTRADICTED or (label == NEUTRAL and hops > 1 and random.random() < 0.5):
-        end = random.choice(told.others)
-    return told.story, language.said(random, language.STATEMENTS, told.steps, told.start, end)
+        end = random.choice(passage.others)
+    return passage.story, language.chain_sentence(
+        random, language.STATEMENTS, passage.steps, passage.start, end
+    )
 
 
 def mnli(random: Random, index: int) -> dict:
@@ -116,9 +115,9 @@ def rte(random: Random, index: int) -> dict:
 def qnli(random: Random, index: int) -> dict:
     """Return question, text and label (0 the text answers it, 1 it does not)."""
     hops, label = 1 + index % 4, index // 4 % 2
-    told = tell(random, hops, random.choice(CHAINS[hops]), broken=bool(label))
-    question = language.said(random, language.QUESTIONS, told.steps, told.start)
-    return {"question": question, "sentence": told.story, "label": label, "hops": hops}
+    passage = tell(random, hops, random.choice(CHAINS[hops]), broken=bool(label))
+    question = language.chain_sentence(random, language.QUESTIONS, passage.steps, passage.start)
+    return {"question": question, "sentence": passage.story, "label": label, "hops": hops}
 
 
 def wnli(random: Random, index: int) -> dict:
@@ -126,16 +125,18 @@ def wnli(random: Random, index: int) -> dict:
     (1).
     """
     hops, label, first = 1 + index % 4, index // 4 % 2, index // 8 % 2
-    told = tell(random, hops, 2, last=PEOPLE, one_gender=True)
-    pair = [told.answer, *told.others] if label else [random.choice(told.others), told.answer]
-    scene = f"{pair[1 - first]} {random.choice(_SCENES)} {pair[first]}."
-    who, act = (
-        "He" if told.answer in lexicon.WORDS["male"] else "She",
-        lexicon.draw(random, "doing"),
+    passage = tell(random, hops, 2, last=PEOPLE, one_gender=True)
+    pair = (
+        [passage.answer, *passage.others]
+        if label
+        else [random.choice(passage.others), passage.answer]
     )
-    start = language.named(told.steps[0].source, told.start, definite=True)
-    reason = language.description(random, start, told.steps)
-    story = f"{told.story} {scene} {who} {act} because {who.lower()} is {reason}."
+    scene = f"{pair[1 - first]} {random.choice(_SCENES)} {pair[first]}."
+    who = "He" if passage.answer in lexicon.WORDS["male"] else "She"
+    act = lexicon.draw(random, "doing")
+    start = language.named(passage.steps[0].source, passage.start, definite=True)
+    reason = language.description(random, start, passage.steps)
+    story = f"{passage.story} {scene} {who} {act} because {who.lower()} is {reason}."
     return {"sentence1": story, "sentence2": f"{pair[0]} {act}.", "label": label, "hops": hops}
 
 
@@ -144,13 +145,13 @@ def boolq(random: Random, index: int) -> dict:
     the passage.
     """
     hops, answer = 1 + index % 4, bool(index // 4 % 2)
-    told = tell(random, hops, random.choice(CHAINS[hops]))
-    end = told.answer if answer else random.choice(told.others)
-    question = language.said(random, language.YES_NO, told.steps, told.start, end)
+    passage = tell(random, hops, random.choice(CHAINS[hops]))
+    end = passage.answer if answer else random.choice(passage.others)
+    question = language.chain_sentence(random, language.YES_NO, passage.steps, passage.start, end)
     return {
         "question": question[0].lower() + question[1:],
         "answer": answer,
-        "passage": told.story,
+        "passage": passage.story,
         "hops": hops,
     }
 
@@ -158,27 +159,28 @@ def boolq(random: Random, index: int) -> dict:
 def squad(random: Random, index: int) -> dict:
     """Return context, question and the one span that answers it."""
     hops = 1 + index % 4
-    told = tell(random, hops, random.choice({1: (3, 4, 5), 2: (3, 4), 3: (3,), 4: (2, 3)}[hops]))
+    passage = tell(random, hops, random.choice({1: (3, 4, 5), 2: (3, 4), 3: (3,), 4: (2, 3)}[hops]))
     # the end of a chain is named once
-    (place,) = re.finditer(rf"\b{told.answer}\b", told.story)
-    question = language.said(random, language.QUESTIONS, told.steps, told.start)
-    answers = {"text": [told.answer], "answer_start": [place.start()]}
-    row = {"id": "", "title": told.start, "context": told.story, "question": question}
+    (place,) = re.finditer(rf"\b{passage.answer}\b", passage.story)
+    question = language.chain_sentence(random, language.QUESTIONS, passage.steps, passage.start)
+    answers = {"text": [passage.answer], "answer_start": [place.start()]}
+    row = {"id": "", "title": passage.start, "context": passage.story, "question": question}
     return row | {"answers": answers, "hops": hops}
 
 
 def race(random: Random, index: int) -> dict:
     """Return article, question, four options of one kind and the letter of the right one."""
     hops, position = 1 + index % 4, index // 4 % 4
-    told = tell(random, hops, 4)
-    question = language.said(random, language.QUESTIONS, told.steps, told.start)
-    options = random.sample(told.others, 3)
-    options.insert(position, told.answer)
-    options = [language.named(told.steps[-1].target, option) for option in options]
-    row = {
+    passage = tell(random, hops, 4)
+    question = language.chain_sentence(random, language.QUESTIONS, passage.steps, passage.start)
+    options = random.sample(passage.others, 3)
+    options.insert(position, passage.answer)
+    options = [language.named(passage.steps[-1].target, option) for option in options]
+    return {
         "example_id": "",
-        "article": told.story,
+        "article": passage.story,
         "answer": "ABCD"[position],
         "question": question,
+        "options": options,
+        "hops": hops,
     }
-    return row | {"options": options, "hops": hops}

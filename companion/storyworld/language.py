@@ -124,9 +124,9 @@ def _words(step: Step) -> dict[str, str]:
 
 def fact_sentence(random: Random, fact: Fact, templates: tuple[str, ...]) -> str:
     """State a fact by one of some templates."""
-    step, subject, other = fact
+    step, subject, object_name = fact
     kinds = RELATIONS[step.relation]
-    fields = {"s": named(kinds[0], subject), "o": named(kinds[1], other), **_words(step)}
+    fields = {"s": named(kinds[0], subject), "o": named(kinds[1], object_name), **_words(step)}
     return lexicon.capitalized(random.choice(templates).format(**fields))
 
 
@@ -156,7 +156,7 @@ def description(random: Random, start: str, steps: tuple[Step, ...]) -> str:
     return start
 
 
-def said(
+def chain_sentence(
     random: Random,
     templates: dict[str, tuple[str, ...]],
     steps: tuple[Step, ...],

@@ -89,12 +89,10 @@ class Words(dict):
         while True:
             if stem.endswith("_ed"):
                 word = past(draw(self.random, stem[:-3]))
+            elif stem in WORDS:
+                word = draw(self.random, stem)
             else:
-                word = (
-                    draw(self.random, stem)
-                    if stem in WORDS
-                    else plural(draw(self.random, stem[:-1]))
-                )
+                word = plural(draw(self.random, stem[:-1]))
             # not "warm and warm"
             if slot == stem or word != self.get(stem):
                 return self.setdefault(slot, word)
@@ -108,7 +106,13 @@ def scene(random: Random, templates: list[str] = SCENES, **fixed: str) -> str:
 def story(random: Random) -> str:
     """Tell one story of about 5 to 10 sentences."""
     kind = random.random()
-    return " ".join((_facts if kind < 0.5 else _activity if kind < 0.75 else _day)(random))
+    if kind < 0.5:
+        sentences = _facts(random)
+    elif kind < 0.75:
+        sentences = _activity(random)
+    else:
+        sentences = _day(random)
+    return " ".join(sentences)
 
 
 def _facts(random: Random) -> list[str]:
@@ -124,7 +128,9 @@ def _facts(random: Random) -> list[str]:
     if random.random() < 0.5:
         chain = random.randrange(chains)
         start, end = puzzle.layers[0][chain], puzzle.layers[-1][chain]
-        sentences.append(language.said(random, language.STATEMENTS, puzzle.steps, start, end))
+        sentences.append(
+            language.chain_sentence(random, language.STATEMENTS, puzzle.steps, start, end)
+        )
     return sentences
 
 
@@ -133,20 +139,22 @@ def _activity(random: Random) -> list[str]:
     name, who = lexicon.person(random)
     title, steps = activities.telling(random, who)
     first = random.randrange(2)
-    told = [f"{name if i == first else who} {step}." for i, step in enumerate(steps[first:], first)]
+    lines = [
+        f"{name if i == first else who} {step}." for i, step in enumerate(steps[first:], first)
+    ]
     start = [f"{name} spent the {draw(random, 'time')} {title}."]
     start = start if random.random() < 0.3 else []
     end = [scene(random, ENDINGS, who=who.lower())] if random.random() < 0.5 else []
-    return [*start, *([scene(random)] if random.random() < 0.5 else []), *told, *end]
+    return [*start, *([scene(random)] if random.random() < 0.5 else []), *lines, *end]
 
 
 def _day(random: Random) -> list[str]:
     """Tell a person's day in scenes."""
     name, who = lexicon.person(random)
-    told = [scene(random, PERSON_SCENES, who=name)]
+    lines = [scene(random, PERSON_SCENES, who=name)]
     for _ in range(random.randrange(4, 8)):
         if random.random() < 0.3:
-            told.append(scene(random))
+            lines.append(scene(random))
         else:
-            told.append(scene(random, PERSON_SCENES, who=random.choice((who, who, name))))
-    return [*told, scene(random, ENDINGS, who=who.lower())]
+            lines.append(scene(random, PERSON_SCENES, who=random.choice((who, who, name))))
+    return [*lines, scene(random, ENDINGS, who=who.lower())]

@@ -41,19 +41,17 @@ def _clause(random: Random, agrees: bool) -> list[str]:
     not.
     """
     many, motion = random.random() < 0.5, random.random() < 0.5
-    while plural(noun := draw(random, "subject")) == noun:
-        pass
+    noun = draw(random, "subject")
+    while plural(noun) == noun:
+        noun = draw(random, "subject")
     subject = ["the", draw(random, "trait"), plural(noun) if many else noun]
     # a noun of the other number between subject and verb
     if random.random() < 0.5:
         near = draw(random, "plant")
         subject += [random.choice(("near", "behind")), "the", near if many else plural(near)]
     verb = draw(random, "motion" if motion else "act")
-    place = [
-        random.choice(["near", "behind", "beside", "past", "by"]),
-        "the",
-        draw(random, "place"),
-    ]
+    near = random.choice(["near", "behind", "beside", "past", "by"])
+    place = [near, "the", draw(random, "place")]
     end = place if motion else ["the", draw(random, "object")]
     return [*subject, verb if many == agrees else third(verb), *end]
 
@@ -65,7 +63,7 @@ def _plain(random: Random) -> str:
         return narrative.scene(random, narrative.PERSON_SCENES + narrative.SCENES, who=name)
     steps = world.draw_steps(random, random.choice((1, 1, 2)))
     ((start,), *_, (end,)) = world.draw_puzzle(random, steps, 1).layers
-    return language.said(random, language.STATEMENTS, steps, start, end)
+    return language.chain_sentence(random, language.STATEMENTS, steps, start, end)
 
 
 # {m} a mood, {n} a person
@@ -107,33 +105,30 @@ def mrpc(random: Random, index: int) -> dict:
     label, steps = index % 2, world.draw_steps(random, 1, frozenset(world.RELATIONS))
     # of one relation, about four entities of the same kinds
     facts = world.draw_puzzle(random, steps, 2).facts()
-    (step, one, two), (_, other, another) = facts
-    second = first = _told(random, facts)
+    (step, giver, taker), (_, second_giver, second_taker) = facts
+    second = first = _both(random, facts)
     while second == first:
-        told = facts
+        pair = facts
         # objects exchanged; or one fact turned round, of feelings and of kinship that fixes no
         # gender
         if not label:
-            told = [(step, one, another), (step, other, two)]
-            if (
-                step.relation in ("kin", "social")
-                and random.random() < 0.5
-                and step.word not in WORDS["blood"]
-            ):
-                told = [(step, two, one), facts[1]]
-        second = _told(random, told)
+            pair = [(step, giver, second_taker), (step, second_giver, taker)]
+            turnable = step.relation in ("kin", "social")
+            if turnable and random.random() < 0.5 and step.word not in WORDS["blood"]:
+                pair = [(step, taker, giver), facts[1]]
+        second = _both(random, pair)
     return {"sentence1": first, "sentence2": second, "label": label, "hops": 0}
 
 
-def _told(random: Random, facts: list[Fact]) -> str:
+def _both(random: Random, facts: list[Fact]) -> str:
     """Say two facts in one sentence, in random order and wording."""
-    facts = random.sample(facts, 2)
-    one, two = (
-        language.fact_sentence(random, fact, language.FACTS[fact[0].relation]) for fact in facts
+    first, second = (
+        language.fact_sentence(random, fact, language.FACTS[fact[0].relation])
+        for fact in random.sample(facts, 2)
     )
-    if two.startswith("The "):
-        two = "the " + two[4:]
-    return one.rstrip(".") + random.choice((" and ", ", and ", ", while ")) + two
+    if second.startswith("The "):
+        second = "the " + second[4:]
+    return first.rstrip(".") + random.choice((" and ", ", and ", ", while ")) + second
 
 
 def qqp(random: Random, index: int) -> dict:
@@ -148,10 +143,10 @@ def qqp(random: Random, index: int) -> dict:
             # more of those that turn round: the words of the two questions stay the same
             continue
         start = world.draw_puzzle(random, steps, 1).layers[0][0]
-        first = language.said(random, language.QUESTIONS, steps, start)
-        second = language.said(
-            random, language.QUESTIONS, steps if label else _other_steps(random, steps), start
-        )
+        first = language.chain_sentence(random, language.QUESTIONS, steps, start)
+        if not label:
+            steps = _other_steps(random, steps)
+        second = language.chain_sentence(random, language.QUESTIONS, steps, start)
         if second != first:
             return {"question1": first, "question2": second, "label": label, "hops": 0}
 
@@ -197,5 +192,5 @@ def stsb(random: Random, index: int) -> dict:
         if part == "o":
             second["q"] = first["q"]
     shared = float(sum(first[part] == second[part] for part in parts))
-    one, two = (random.choice(_EVENTS).format(**event) for event in events)
-    return {"sentence1": one, "sentence2": two, "label": shared, "hops": 0}
+    left, right = (random.choice(_EVENTS).format(**event) for event in events)
+    return {"sentence1": left, "sentence2": right, "label": shared, "hops": 0}

@@ -85,13 +85,13 @@ class Puzzle:
 
     def facts(self) -> list[Fact]:
         """Return all facts of the story in the order of steps and chains."""
-        found = []
+        facts = []
         for number, step in enumerate(self.steps):
             for chain, (start, end) in enumerate(zip(self.layers[number], self.layers[number + 1])):
                 if chain == self.broken and number == self.joint > 0:
                     start = self.stranger
-                found.append((step, end, start) if step.inverse else (step, start, end))
-        return found
+                facts.append((step, end, start) if step.inverse else (step, start, end))
+        return facts
 
 
 def draw_steps(
@@ -116,8 +116,10 @@ def draw_steps(
             step = replace(step, word=lexicon.draw_new(random, "verb", taken))
         # at most one is of blood: "Anna's brother's sister" may be Anna
         if step.relation == "kin":
-            other = not taken.isdisjoint(lexicon.WORDS["blood"]) or random.random() < 0.4
-            step = replace(step, word=lexicon.draw_new(random, "role" if other else "blood", taken))
+            by_role = not taken.isdisjoint(lexicon.WORDS["blood"]) or random.random() < 0.4
+            step = replace(
+                step, word=lexicon.draw_new(random, "role" if by_role else "blood", taken)
+            )
         steps.append(step)
     return tuple(steps)
 
@@ -137,15 +139,15 @@ def _paths(
             if before not in ("kin", "social"):
                 fit = [name for name in fit if STEPS[name].relation != before]
             total = sum(WEIGHTS[name] for name in fit)
-            longer |= {
-                ((*names, name), STEPS[name].target): weight * WEIGHTS[name] / total for name in fit
-            }
+            for name in fit:
+                path = ((*names, name), STEPS[name].target)
+                longer[path] = weight * WEIGHTS[name] / total
         paths = longer
-    kept = {
-        names: weight
-        for (names, _), weight in paths.items()
-        if names[-1] in last and sum(COSTS[STEPS[name].relation] for name in names) <= cost
-    }
+    kept = {}
+    for (names, _), weight in paths.items():
+        tokens = sum(COSTS[STEPS[name].relation] for name in names)
+        if names[-1] in last and tokens <= cost:
+            kept[names] = weight
     if not kept:
         relations = ", ".join(sorted(allowed))
         raise ValueError(f"relations: no chain of {hops} hops fits within {relations}; allow more")

@@ -71,11 +71,8 @@ def rows(dataset: str, config: str, split: str, count: int, *, seed: int = 0) ->
         elif "example_id" in row:
             row["example_id"] = f"{config}-{split}-{index}.txt"
         elif "ind" in row:
-            row |= {
-                "ind": index,
-                "split": {"validation": "val"}.get(split, split),
-                "source_id": f"story~{index}",
-            }
+            name = "val" if split == "validation" else split
+            row |= {"ind": index, "split": name, "source_id": f"story~{index}"}
         elif "label" in row:
             row |= {"idx": index, "hops": row.pop("hops")}
     return made
@@ -87,37 +84,20 @@ def _splits(seed: int, stories: int, questions: int) -> Iterator[tuple[str, str,
     """
     for split, count in (("train", stories), ("validation", max(8, stories // 20))):
         random = Random(f"{seed}/stories/{split}")
-        yield (
-            "saobp/stories",
-            "default",
-            split,
-            [{"text": narrative.story(random)} for _ in range(count)],
-        )
-    for split, count in (
-        ("train", stories // 10),
-        ("validation", stories // 40),
-        ("test", stories // 40),
-    ):
+        texts = [{"text": narrative.story(random)} for _ in range(count)]
+        yield "saobp/stories", "default", split, texts
+    for split, share in (("train", 10), ("validation", 40), ("test", 40)):
+        count = stories // share
         random, lines = Random(f"{seed}/wikitext/{split}"), []
         for index in range(max(8, count)):
             # a heading between empty lines, then one paragraph a line
             if index % 4 == 0:
                 lines += ["", f" = {narrative.scene(random, narrative.HEADINGS)} = \n", ""]
             lines.append(f" {narrative.story(random)} \n")
-        yield (
-            "Salesforce/wikitext",
-            "wikitext-103-raw-v1",
-            split,
-            [{"text": line} for line in lines],
-        )
+        yield "Salesforce/wikitext", "wikitext-103-raw-v1", split, [{"text": s} for s in lines]
         if split != "train":
-            apart = [re.sub(r"('s|[.,?])", r" \1", line) for line in lines]
-            yield (
-                "Salesforce/wikitext",
-                "wikitext-103-v1",
-                split,
-                [{"text": line} for line in apart],
-            )
+            apart = [{"text": re.sub(r"('s|[.,?])", r" \1", line)} for line in lines]
+            yield "Salesforce/wikitext", "wikitext-103-v1", split, apart
     for dataset, config in BENCHMARKS:
         for split in SPLITS.get(config, ("train", "validation")):
             count = questions if split == "train" else max(8, questions // 4)
