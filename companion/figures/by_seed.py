@@ -25,13 +25,11 @@ def sides(records: Sequence[Record], measure: str) -> pd.DataFrame:
     """One row a model, task, seed of both and side: the mean of a measure (High's refined) over
     layers and heads.
     """
-    rows = [
-        run["parameters"] | {"value": estimates.mean_of(run, measure)}
-        for run in select(records, "attention")
-    ]
-    wide = pd.DataFrame(rows, columns=COLUMNS).pivot(
-        index=COLUMNS[:3], columns="algorithm", values="value"
-    )
+    rows = []
+    for run in select(records, "attention"):
+        rows.append(run["parameters"] | {"value": estimates.mean_of(run, measure)})
+    frame = pd.DataFrame(rows, columns=COLUMNS)
+    wide = frame.pivot(index=COLUMNS[:3], columns="algorithm", values="value")
     return wide.reindex(columns=sorted(SIDES)).dropna().stack().reset_index(name="value")
 
 
@@ -44,13 +42,13 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For a caption: each side's mean, of how many pairs High's is the lower, and of what models
     they are.
     """
-    found = pairs(frame)
+    wide = pairs(frame)
     return {
         "gap": difference(frame),
         "seeds": labels.counted(frame["seed"].nunique(), "seed"),
-        **{f"{side}_mean": found[side].mean() for side in SIDES},
-        "lower": int((found["high"] < found["original"]).sum()),
-        "pairs": len(found),
+        **{f"{side}_mean": wide[side].mean() for side in SIDES},
+        "lower": int((wide["high"] < wide["original"]).sum()),
+        "pairs": len(wide),
         "models": labels.joined([labels.model_title(name) for name in frame["model"].unique()]),
     }
 
@@ -70,26 +68,20 @@ def pair_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
     `xlabel` is left.
     """
     place, ticks, several = 0, {}, frame["model"].nunique() > 1
-    for (model, task), found in pairs(frame).groupby(["model", "task"], sort=False):
-        places = range(place, place + len(found))
-        ax.hlines(places, found["original"], found["high"], color="0.75", lw=1.2, zorder=1)
+    for (model, task), scores in pairs(frame).groupby(["model", "task"], sort=False):
+        places = range(place, place + len(scores))
+        ax.hlines(places, scores["original"], scores["high"], color="0.75", lw=1.2, zorder=1)
         for side in SIDES:
             look = style.LOOKS[side]
-            ax.plot(found[side], places, look.marker, color=look.colour, ms=4, mew=0, zorder=2)
+            ax.plot(scores[side], places, look.marker, color=look.colour, ms=4, mew=0, zorder=2)
         ticks[np.mean(places)] = f"{labels.model_title(model)}\n" * several + TASKS[task].title
-        place += len(found) + 1
+        place += len(scores) + 1
     ax.set_yticks(list(ticks), ticks.values())
     ax.set_ylim(place - 1.2, -1.6)
-    for (side, first), align in zip(pairs(frame).iloc[0].sort_values().items(), ("right", "left")):
-        ax.text(
-            first,
-            -0.55,
-            labels.algorithm_title(side),
-            ha=align,
-            va="bottom",
-            fontsize=7,
-            color=style.LOOKS[side].text,
-        )
+    first = pairs(frame).iloc[0].sort_values()
+    for (side, value), align in zip(first.items(), ("right", "left")):
+        text = {"ha": align, "va": "bottom", "fontsize": 7, "color": style.LOOKS[side].text}
+        ax.text(value, -0.55, labels.algorithm_title(side), **text)
     ax.grid(axis="y", visible=False)
     return ax
 
@@ -98,10 +90,10 @@ def sparsity(frame: pd.DataFrame, width: float) -> Figure:
     """Draw Figure 6: a head of MiniLM before and after a step, and the share of entries below 1/L of
     each seed's attention, Original and High.
     """
-    found, head = numbers(frame), maps.data([])
+    values, head = numbers(frame), maps.data([])
     wide = width >= style.NARROW
     shape = [["a", "c"], ["b", "c"]] if wide else [["a", "b"], ["c", "c"]]
-    height = max(3.6, 0.9 + 0.15 * found["pairs"]) if wide else 2.2 + 0.13 * found["pairs"]
+    height = max(3.6, 0.9 + 0.15 * values["pairs"]) if wide else 2.2 + 0.13 * values["pairs"]
     figure = style.new_figure(width, min(7.0, height))
     ratios = {"width_ratios": (1, 1.5)} if wide else {"height_ratios": (1, 2.2)}
     axes = figure.subplot_mosaic(shape, **ratios)
@@ -117,5 +109,5 @@ def sparsity(frame: pd.DataFrame, width: float) -> Figure:
         style.head(axes[name], name, style.heading(6, name, sparse=sparse, **maps.numbers(head)))
     pair_axes(axes["c"], frame)
     axes["c"].set_xlabel("Sparsity (share of entries below 1/L)")
-    style.head(axes["c"], "c", style.heading(6, "c", **found))
+    style.head(axes["c"], "c", style.heading(6, "c", **values))
     return figure

@@ -43,10 +43,10 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
         runs = list(records)
         if task == "wikitext":
             runs = estimates.fresh_alone(records, "pretrain")
-        found = trajectories.points(runs, model, task)
-        if len(found):
+        points = trajectories.points(runs, model, task)
+        if len(points):
             study = estimates.study_of(runs)
-            parts.append(found.assign(model=model, task=task, study=study))
+            parts.append(points.assign(model=model, task=task, study=study))
     return pd.concat(parts, ignore_index=True).reindex(columns=COLUMNS)
 
 
@@ -54,8 +54,9 @@ def correlation(points: pd.DataFrame) -> Estimate | None:
     """Mean over seeds of r over a run's checkpoints; over runs, centred by algorithm, where no run
     kept any.
     """
-    kept = points["step"].notna().any()
-    return (trajectories.over_checkpoints if kept else trajectories.over_runs)(points)
+    if points["step"].notna().any():
+        return trajectories.over_checkpoints(points)
+    return trajectories.over_runs(points)
 
 
 def paper(task: str) -> float:
@@ -98,10 +99,10 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     return figure
 
 
-def heading(found: Estimate | None, name: str, printed: float) -> str:
+def heading(r: Estimate | None, name: str, printed: float) -> str:
     """Whether an r has the paper's sign, with its interval."""
-    which = scores.sign_of(found, printed) if found else "none"
-    return style.heading(3, which, name=name, found=found)
+    which = scores.sign_of(r, printed) if r else "none"
+    return style.heading(3, which, name=name, r=r)
 
 
 def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:
@@ -115,20 +116,12 @@ def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:
         share = (run["step"].astype(float) / run["step"].max()).fillna(1.0)
         sizes = SIZES[0] + (SIZES[1] - SIZES[0]) * share
         ax.plot(run["gtd"], run["score"], color=look.colour, lw=0.5, alpha=0.35, zorder=1)
-        ax.scatter(
-            run["gtd"],
-            run["score"],
-            s=sizes,
-            color=look.colour,
-            marker=look.marker,
-            alpha=0.7,
-            lw=0,
-            zorder=2,
-        )
+        dots = {"color": look.colour, "marker": look.marker, "alpha": 0.7, "lw": 0}
+        ax.scatter(run["gtd"], run["score"], s=sizes, zorder=2, **dots)
     ax.set(xlabel="Mean GTD", ylabel="Perplexity" if task == "wikitext" else "Score (%)")
     seeds = labels.counted(points["seed"].nunique(), "seed")
-    said = style.minus(f"{seeds}\nthe paper: r {paper(task):.2f}")
-    ax.text(1, 0.03, said, ha="right", va="bottom", fontsize=6.5, transform=ax.transAxes)
+    note = style.minus(f"{seeds}\nthe paper: r {paper(task):.2f}")
+    ax.text(1, 0.03, note, ha="right", va="bottom", fontsize=6.5, transform=ax.transAxes)
     if task == "wikitext":
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -160,49 +153,34 @@ def failed_run(table1: pd.DataFrame) -> Figure:
     """Draw Table 1: accuracy and clustering against GTD, a line through all rows, and one without
     the failed run.
     """
-    figure, views = style.new_figure(style.PAGE, 2.7), comparisons.views(table1)
+    figure = style.new_figure(style.PAGE, 2.7)
+    views = comparisons.views(table1)
     lines = {"solid": views["all"], "dashed": views["without_failed"]}
     rows = lines["solid"]
-    failed, ends = rows.loc[comparisons.FAILED], rows["GTD"].agg(["min", "max"])
-    for ax, (other, name) in zip(figure.subplots(1, 2), PANELS.items()):
+    failed = rows.loc[comparisons.FAILED]
+    ends = rows["GTD"].agg(["min", "max"])
+    for ax, (measure, name) in zip(figure.subplots(1, 2), PANELS.items()):
         for (model, algorithm), row in rows.iterrows():
             look = style.LOOKS[comparisons.OUR_ALGORITHMS[algorithm]]
-            ax.plot(
-                row["GTD"],
-                row[other],
-                look.marker,
-                color=look.colour,
-                markersize=MARKER[model],
-                alpha=0.8,
-                mew=0,
-            )
-        ax.plot(
-            failed["GTD"],
-            failed[other],
-            "o",
-            color="black",
-            markersize=13,
-            markerfacecolor="none",
-            mew=0.8,
-        )
+            mark = {"color": look.colour, "ms": MARKER[model], "alpha": 0.8, "mew": 0}
+            ax.plot(row["GTD"], row[measure], look.marker, **mark)
+        circle = {"color": "black", "ms": 13, "mfc": "none", "mew": 0.8}
+        ax.plot(failed["GTD"], failed[measure], "o", **circle)
         r = {}
-        for dash, some in lines.items():
-            slope, level = np.polyfit(some["GTD"], some[other], 1)
+        for dash, cells in lines.items():
+            slope, level = np.polyfit(cells["GTD"], cells[measure], 1)
             ax.plot(ends, level + slope * ends, color="0.55", linestyle=dash, lw=0.9, zorder=0)
-            r[dash] = some["GTD"].corr(some[other])
+            r[dash] = cells["GTD"].corr(cells[measure])
         ax.set_title(style.heading(3, "failed_run", **r), loc="left")
         ax.margins(0.12)
         ax.set(xlabel="GTD", ylabel=name)
-    looks = [(labels.algorithm_title(name), style.LOOKS[name]) for name in labels.PAPER_ALGORITHMS]
-    handles = [
-        Line2D([], [], ls="", marker=look.marker, color=look.colour, ms=5, label=title)
-        for title, look in looks
-    ]
-    handles += [
-        Line2D([], [], ls="", marker="o", color="0.4", ms=size, label=name)
-        for name, size in MARKER.items()
-    ]
-    figure.legend(
-        handles=handles, loc="outside upper center", ncols=len(handles), handletextpad=0.1
-    )
+    handles = []
+    for name in labels.PAPER_ALGORITHMS:
+        look = style.LOOKS[name]
+        mark = {"marker": look.marker, "color": look.colour, "ms": 5}
+        handles.append(Line2D([], [], ls="", label=labels.algorithm_title(name), **mark))
+    for name, size in MARKER.items():
+        handles.append(Line2D([], [], ls="", marker="o", color="0.4", ms=size, label=name))
+    legend = {"loc": "outside upper center", "ncols": len(handles), "handletextpad": 0.1}
+    figure.legend(handles=handles, **legend)
     return figure

@@ -62,15 +62,19 @@ class Drawing(NamedTuple):
 
     def reads(self, record: Record) -> bool:
         """Whether the figure shows something of a record."""
-        given, metrics = record["parameters"], record["metrics"]
-        tasks = {*(metrics.get("tasks") or {}), *filter(None, [given.get("task")])}
-        return (
-            record["stage"] in self.stages
-            and (not self.part or bool(metrics.get(self.part)))
-            and (not self.sizes or labels.size(given["model"]) in self.sizes)
-            and (not self.algorithms or given.get("algorithm") in self.algorithms)
-            and (not self.tasks or not tasks or not tasks.isdisjoint(self.tasks))
-        )
+        parameters, metrics = record["parameters"], record["metrics"]
+        if record["stage"] not in self.stages:
+            return False
+        if self.part and not metrics.get(self.part):
+            return False
+        if self.sizes and labels.size(parameters["model"]) not in self.sizes:
+            return False
+        if self.algorithms and parameters.get("algorithm") not in self.algorithms:
+            return False
+        tasks = set(metrics.get("tasks") or [])
+        if parameters.get("task"):
+            tasks.add(parameters["task"])
+        return not self.tasks or not tasks or not tasks.isdisjoint(self.tasks)
 
 
 SIDES, TASK, FOLLOWED = by_seed.SIDES, (GRAPHS_OF,), tuple(trajectories.FOLLOWED)
@@ -129,7 +133,7 @@ FIGURES: dict[Number, Drawing] = {
     ),
     "dose": Drawing(dose.data, dose.plot, dose.numbers, ("dose",), "cells"),
     "tokens": Drawing(
-        lambda found: pd.DataFrame(found[0]["metrics"]["tokens"]),
+        maps.token_data,
         maps.plot_tokens,
         maps.token_numbers,
         ("beyond",),
@@ -148,11 +152,10 @@ def words(number: Number) -> dict[str, str]:
     """What is said of a figure: "caption", with a place for each number, "title", and what it
     "needs".
     """
-    said = captions.of(style.CAPTIONS)
-    return {"title": f"Figure {number}"} | said[number]
+    return {"title": f"Figure {number}"} | captions.of(style.CAPTIONS)[number]
 
 
-def found(number: Number) -> Drawing:
+def lookup(number: Number) -> Drawing:
     """The figure of a number or name. Raises ValueError for another."""
     if number not in FIGURES:
         others = ", ".join((*OUR_OWN, "claims"))
@@ -162,7 +165,7 @@ def found(number: Number) -> Drawing:
 
 def relevant(number: Number, records: Sequence[Record]) -> list[Record]:
     """The records that Figure `number` reads: of fresh seeds, where an algorithm has any."""
-    chosen = [record for record in records if found(number).reads(record)]
+    chosen = [record for record in records if lookup(number).reads(record)]
     chosen = estimates.deciding(chosen, [FRESH_ENCODERS])
     # of the planned exam, which stands for notebook 12's
     exams = [record for record in chosen if record["stage"] == "hops"]
@@ -175,13 +178,14 @@ def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     Raises ValueError for another number or records of several studies, FigureError if no record has
     what it needs.
     """
-    drawing, chosen = found(number), relevant(number, records)
+    drawing, chosen = lookup(number), relevant(number, records)
     estimates.study_of(chosen)
-    frame = drawing.data(chosen) if chosen or not drawing.stages else pd.DataFrame()
+    frame = pd.DataFrame()
+    if chosen or not drawing.stages:
+        frame = drawing.data(chosen)
     if frame.empty:
-        raise FigureError(
-            f"{words(number)['title']}: no run yet, it needs {words(number)['needs']}"
-        )
+        text = words(number)
+        raise FigureError(f"{text['title']}: no run yet, it needs {text['needs']}")
     return frame
 
 
@@ -190,7 +194,7 @@ def read(number: Number, file: Path) -> pd.DataFrame:
 
     Raises ValueError that names the file and the columns that it lacks.
     """
-    found(number)
+    lookup(number)
     needed = pd.read_csv(paths.figures() / f"{stem(number)}.csv", nrows=5)
     try:
         # not unpacked: a small file may hold gigabytes
@@ -210,4 +214,4 @@ def caption(number: Number, frame: pd.DataFrame) -> str:
     """What is drawn, and what its data show in numbers: the template of `captions.yaml`, filled
     in.
     """
-    return render.minus(captions.filled(words(number)["caption"], **found(number).numbers(frame)))
+    return render.minus(captions.filled(words(number)["caption"], **lookup(number).numbers(frame)))

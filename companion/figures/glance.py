@@ -11,11 +11,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from companion.figures import by_seed, maps, style
-from companion.figures.beyond_the_paper.claims import OUTCOME_LOOKS
+from companion.figures.beyond_the_paper.claims import OUTCOME_LOOKS, outcome_handles
 from companion.records.schema import Record
 from companion.results import claims, table, written
 from companion.results.row import OPEN
@@ -64,10 +62,9 @@ def _maps() -> pd.DataFrame:
     tokens = list(frame["token"][: len(frame) // 2])
     for side, matrix in zip(maps.BEFORE_AND_AFTER, maps.both(frame)):
         rows, keys = np.indices(matrix.shape)
-        found = {"x": keys.ravel(), "y": rows.ravel(), "value": matrix.ravel()}
-        parts.append(
-            pd.DataFrame(found).assign(panel="a", side=side, name=np.tile(tokens, len(tokens)))
-        )
+        cells = {"x": keys.ravel(), "y": rows.ravel(), "value": matrix.ravel()}
+        cells |= {"panel": "a", "side": side, "name": np.tile(tokens, len(tokens))}
+        parts.append(pd.DataFrame(cells))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -76,22 +73,22 @@ def effects() -> list[dict[str, Any]]:
     outcome, name, and number as text.
     """
     named = captions.of(style.CAPTIONS)["glance"]["effects"]
-    decided, found = claims.read().set_index("claim"), []
+    decided = claims.read().set_index("claim")
+    marks = []
     for effect in EFFECTS:
         if isinstance(effect, str):
             row = decided.loc[effect]
             ends = [row["toward"], row["toward_low"], row["toward_high"]]
-            found.append(_effect(row, ends, row["word"], named[effect]))
+            marks.append(_effect(row, ends, row["word"], named[effect]))
             continue
         study, unit, reference, sign = effect
         rows = table.read().query("study == @study and planned == 'primary' and unit == @unit")
         for _, row in rows.iterrows():
-            ends = (
-                sign * (row[["estimate", "low", "high"]].astype(float) - reference) / row["margin"]
-            )
-            ends = [ends["estimate"], *sorted(ends[["low", "high"]])]
-            found.append(_effect(row, ends, row["outcome"], named[f"{study} {unit}"]))
-    return found
+            ends = row[["estimate", "low", "high"]].astype(float)
+            value, *ends = sign * (ends - reference) / row["margin"]
+            ends = [value, *sorted(ends)]
+            marks.append(_effect(row, ends, row["outcome"], named[f"{study} {unit}"]))
+    return marks
 
 
 def _effect(row: pd.Series, ends: Sequence[float], word: str, name: str) -> dict[str, Any]:
@@ -125,25 +122,25 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the head and the trained models above the effects; in a column of a page one below the
     other.
     """
-    wide, found = width >= style.NARROW, numbers(frame)
-    shape = (
-        [["a", "after", "b"], ["c", "c", "c"]] if wide else [["a", "after"], ["b"] * 2, ["c"] * 2]
-    )
+    wide, values = width >= style.NARROW, numbers(frame)
     rows = int((frame["panel"] == "c").sum())
-    heights = (1.9, 0.5 + 0.24 * rows) if wide else (1.5, 1.2, 0.4 + 0.36 * rows)
+    if wide:
+        shape = [["a", "after", "b"], ["c", "c", "c"]]
+        heights, widths = (1.9, 0.5 + 0.24 * rows), (1, 1, 1.3)
+    else:
+        shape = [["a", "after"], ["b", "b"], ["c", "c"]]
+        heights, widths = (1.5, 1.2, 0.4 + 0.36 * rows), None
     figure = style.new_figure(width, sum(heights) + 0.6)
-    axes = figure.subplot_mosaic(
-        shape, height_ratios=heights, width_ratios=(1, 1, 1.3) if wide else None
-    )
+    axes = figure.subplot_mosaic(shape, height_ratios=heights, width_ratios=widths)
     cells = frame[frame["panel"] == "a"]
-    for name, side, label in zip(
-        ("a", "after"), maps.BEFORE_AND_AFTER, ("before", "after one step")
-    ):
-        _map(axes[name], cells[cells["side"] == side], cells["value"].max(), label)
+    before, after = (cells[cells["side"] == side] for side in maps.BEFORE_AND_AFTER)
+    top = cells["value"].max()
+    _map(axes["a"], before, top, "before")
+    _map(axes["after"], after, top, "after one step")
     _trained(axes["b"], _sums(frame))
     _effects(axes["c"], frame[frame["panel"] == "c"], beside=wide)
-    for letter, name in zip("abc", ("a", "b", "c")):
-        style.head(axes[name], letter, style.heading("glance", name, **found))
+    for letter in "abc":
+        style.head(axes[letter], letter, style.heading("glance", letter, **values))
     return figure
 
 
@@ -204,12 +201,6 @@ def _effects(ax: Axes, frame: pd.DataFrame, *, beside: bool) -> None:
     ax.grid(visible=False)
     # on the left there is room for names
     ax.set(xlim=(-REACH - 1 if beside else -REACH, REACH), xlabel=style.heading("glance", "axis"))
-    handles = []
-    for word, look in OUTCOME_LOOKS.items():
-        if word in set(frame["word"]):
-            face = "white" if word == OPEN else look.colour
-            mark = {"color": look.colour, "marker": look.marker, "mfc": face, "ms": 4}
-            handles.append(Line2D([], [], lw=1.6, label=word, **mark))
-    handles.append(Patch(color="0.93", label="within the margin"))
+    handles = outcome_handles(frame, 1.6)
     columns = len(handles) if beside else 3
     ax.figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=6.5)

@@ -64,37 +64,43 @@ def data(tasks: Sequence[str], records: Sequence[Record]) -> pd.DataFrame:
     number in common: they are in order of entropy.
     """
     rows = []
-    for model, task, (panel, about) in product(estimates.models(records), tasks, PANELS.items()):
+    for model, task, panel in product(estimates.models(records), tasks, PANELS):
         runs = select(records, "attention", model=model, task=task)
-        of_algorithm = {name: select(runs, algorithm=name) for name in estimates.algorithms(runs)}
-        several = max(map(len, of_algorithm.values()), default=0) > 1
-        curves = {
-            name: _curves(some, panel, in_order=several) for name, some in of_algorithm.items()
-        }
-        for name, levels in curves.items():
-            points = _points(levels, about.top)
-            rows += [(model, task, name, "level", panel, *point) for point in points]
-        if {"high", "original"} <= curves.keys():
-            apart = (curves["high"] - curves["original"]).dropna(how="all")
-            rows += [(model, task, "high", "difference", panel, *p) for p in _points(apart)]
+        rows += [(model, task, *row) for row in _rows(runs, panel)]
     return pd.DataFrame(rows, columns=COLUMNS).astype({"seed": "Int64"})
+
+
+def _rows(runs: Sequence[Record], panel: str) -> list[tuple[Any, ...]]:
+    """The rows of one panel, from "algorithm" on."""
+    of_algorithm = {name: select(runs, algorithm=name) for name in estimates.algorithms(runs)}
+    several = max(map(len, of_algorithm.values()), default=0) > 1
+    rows, curves = [], {}
+    for name, seeds in of_algorithm.items():
+        curves[name] = _curves(seeds, panel, in_order=several)
+        points = _points(curves[name], PANELS[panel].top)
+        rows += [(name, "level", panel, *point) for point in points]
+    if {"high", "original"} <= curves.keys():
+        difference = (curves["high"] - curves["original"]).dropna(how="all")
+        rows += [("high", "difference", panel, *point) for point in _points(difference)]
+    return rows
 
 
 def _curves(runs: Sequence[Record], panel: str, *, in_order: bool) -> pd.DataFrame:
     """A row a seed: its values by layer, or of the heads of the last layer, rising if `in_order`;
     NaN: undefined.
     """
-    found = {}
+    curves = {}
     for run in runs:
         measure = estimates.matrix(run)
         if panel == "final_entropy":
             values = (measure.get("entropy") or [[]])[-1]
-            values = sorted(values) if in_order else values
+            if in_order:
+                values = sorted(values)
         else:
             values = [estimates.nested_mean(heads) for heads in measure.get(panel) or []]
         if values:
-            found[run["parameters"]["seed"]] = values
-    return pd.DataFrame.from_dict(found, orient="index", dtype=float).sort_index()
+            curves[run["parameters"]["seed"]] = values
+    return pd.DataFrame.from_dict(curves, orient="index", dtype=float).sort_index()
 
 
 def _points(curves: pd.DataFrame, top: float | None = None) -> list[tuple[float | None, ...]]:
@@ -102,15 +108,18 @@ def _points(curves: pd.DataFrame, top: float | None = None) -> list[tuple[float 
     of `on_scale`.
     """
     runs = np.column_stack([curves.mean(axis=1), curves])
-    means = ((x, estimates.mean_over_runs(values)) for x, values in enumerate(runs.T))
-    found = [
-        (x, mean if top is None else on_scale(mean, top)) for x, mean in means if mean is not None
-    ]
-    points = [(x, mean.value, mean.low, mean.high, mean.seeds, None) for x, mean in found]
-    several = zip(curves.index, runs) if len(runs) > 1 else ()
-    return points + [
-        (x, value, nan, nan, 1, seed) for seed, run in several for x, value in enumerate(run)
-    ]
+    points = []
+    for x, values in enumerate(runs.T):
+        mean = estimates.mean_over_runs(values)
+        if mean is None:
+            continue
+        if top is not None:
+            mean = on_scale(mean, top)
+        points.append((x, mean.value, mean.low, mean.high, mean.seeds, None))
+    if len(runs) > 1:
+        for seed, run in zip(curves.index, runs):
+            points += [(x, value, nan, nan, 1, seed) for x, value in enumerate(run)]
+    return points
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
@@ -145,21 +154,13 @@ def changes(frame: pd.DataFrame, layers: str = "x == 0") -> pd.DataFrame:
     return frame.query("algorithm == 'high' and of == 'difference' and seed.isna()").query(layers)
 
 
-def _panels(frame: pd.DataFrame) -> list[tuple[str, str, Panel, pd.DataFrame]]:
-    """Model, task, measure and rows of each panel, a row of the grid a model and task."""
-    rows = frame.groupby(["model", "task"], sort=False)
-    return [
-        (*key, about, own[own["panel"] == panel])
-        for key, own in rows
-        for panel, about in PANELS.items()
-    ]
-
-
 def differences(frame: pd.DataFrame, width: float) -> Figure:
     """Draw High minus Original over all layers or heads: a row a task and measure, a dot a seed; GTD
     above, what is in nats below.
     """
-    units = {unit: [key for key, about in PANELS.items() if about.unit == unit] for unit in UNITS}
+    units = {unit: [] for unit in UNITS}
+    for panel, about in PANELS.items():
+        units[about.unit].append(panel)
     tasks = frame["task"].unique()
     heights = [len(keys) * len(tasks) for keys in units.values()]
     row = 0.2 if width >= style.NARROW else 0.36
@@ -189,11 +190,11 @@ def _forest(ax: Axes, frame: pd.DataFrame, places: Sequence[tuple[str, str]], be
     look, names = style.LOOKS["high"], []
     ax.axvline(0, color="0.4", lw=0.6)
     for row, (panel, task) in enumerate(places):
-        found = frame[(frame["panel"] == panel) & (frame["task"] == task)]
-        seeds = found[found["seed"].notna()]["value"]
+        points = frame[(frame["panel"] == panel) & (frame["task"] == task)]
+        seeds = points[points["seed"].notna()]["value"]
         names.append(f"{PANELS[panel].title},{between}{TASKS[task].title}")
         ax.plot(seeds, [row + 0.22] * len(seeds), "o", color="0.45", ms=2.4, mfc="none", mew=0.6)
-        for mean in found[found["seed"].isna()].itertuples():
+        for mean in points[points["seed"].isna()].itertuples():
             ax.hlines(row - 0.1, mean.low, mean.high, color=look.colour, lw=1.6)
             ax.plot(mean.value, row - 0.1, look.marker, color=look.colour, ms=4)
     style.rows(ax, names)
@@ -203,24 +204,25 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw a line an algorithm, a row a model and task, a column a measure; in a column of a page two
     a row.
     """
-    draws = []
-    for _, _, about, points in _panels(frame):
-        title = f"{about.title} ({about.unit})" if about.unit else about.title
-        over = changes(points)[ENDS].itertuples(index=False)
-        change = [style.change(*row, about.digits) for row in over]
-        draws.append((": ".join([title, *change]), level_axes, points, about))
+    draws, names = [], []
+    several = frame["model"].nunique() > 1
+    for (model, task), grid in frame.groupby(["model", "task"], sort=False):
+        names.append(TASKS[task].title + f"\n{labels.model_title(model)}" * several)
+        for panel, about in PANELS.items():
+            points = grid[grid["panel"] == panel]
+            title = f"{about.title} ({about.unit})" if about.unit else about.title
+            over = changes(points)[ENDS].itertuples(index=False)
+            change = [style.change(*row, about.digits) for row in over]
+            draws.append((": ".join([title, *change]), level_axes, points, about))
     rows = ceil(len(draws) / (4 if width >= style.NARROW else 2))
     figure = style.headed(width, min(1.9, 7 / rows), draws, columns=4)
-    for place, ax in enumerate(figure.axes):
-        if place % 4 == 0:
-            model, task, *_ = _panels(frame)[place]
-            several = frame["model"].nunique() > 1
-            ax.set_ylabel(TASKS[task].title + f"\n{labels.model_title(model)}" * several)
-    shown = [name for name in labels.ALGORITHMS if name in set(frame["algorithm"])]
-    handles = [
-        Line2D([], [], **style.line_style(name), label=labels.algorithm_title(name))
-        for name in shown
-    ]
+    for ax, name in zip(figure.axes[:: len(PANELS)], names):
+        ax.set_ylabel(name)
+    handles = []
+    for name in labels.ALGORITHMS:
+        if name in set(frame["algorithm"]):
+            title = labels.algorithm_title(name)
+            handles.append(Line2D([], [], **style.line_style(name), label=title))
     lines = ceil(len(handles) / int(width / 0.85))
     figure.legend(handles=handles, loc="outside upper center", ncols=ceil(len(handles) / lines))
     return figure

@@ -46,7 +46,8 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
     """Two kinds of rows: r over the heads of a run (n heads); and cells with n points, a head on a
     sample (of Onnela's clustering a head).
     """
-    (model, *_), parts = estimates.models(records), []
+    model = estimates.models(records)[0]
+    parts = []
     for name in estimates.algorithms(records):
         runs = select(records, "attention", model=model, algorithm=name, task=GRAPHS_OF)
         for measure in TITLES:
@@ -71,26 +72,23 @@ def _r(run: Record, measure: str) -> pd.DataFrame:
 
 def _points(runs: Sequence[Record], measure: str) -> pd.DataFrame:
     """The cells of a measure: gtd and value in their middle, and how many points lie there."""
-    if measure not in BY_SAMPLE:
-        pairs = [
-            (np.ravel(matrix["gtd"]), np.ravel(matrix[measure]))
-            for matrix in map(estimates.matrix, runs)
-            if matrix.get(measure)
-        ]
-        gtd, value = np.hstack(pairs) if pairs else (np.array([]), np.array([]))
-        cells = pd.DataFrame({"gtd": gtd.astype(float), "value": value.astype(float)}).dropna()
-        return cells.assign(measure=measure, n=1)
-    graphs = [run["metrics"]["graph"] for run in runs]
-    gtd, value = (
-        np.hstack([np.array(graph[key], dtype=float) for graph in graphs] or [[]])
-        for key in ("gtd", BY_SAMPLE[measure])
-    )
-    known = np.isfinite(gtd) & np.isfinite(value)
-    counts, *edges = np.histogram2d(gtd[known], value[known], (GTD_EDGES, EDGES[measure]))
+    gtd, value = [np.array([])], [np.array([])]
+    by_sample = measure in BY_SAMPLE
+    key = BY_SAMPLE.get(measure, measure)
+    for run in runs:
+        source = run["metrics"]["graph"] if by_sample else estimates.matrix(run)
+        if source.get(key):
+            gtd.append(np.ravel(source["gtd"]).astype(float))
+            value.append(np.ravel(source[key]).astype(float))
+    points = pd.DataFrame({"gtd": np.hstack(gtd), "value": np.hstack(value)}).dropna()
+    if not by_sample:
+        return points.assign(measure=measure, n=1)
+    edges = (GTD_EDGES, EDGES[measure])
+    counts, *_ = np.histogram2d(points["gtd"], points["value"], edges)
     x, y = ((edge[1:] + edge[:-1]) / 2 for edge in edges)
     rows, columns = np.nonzero(counts)
-    found = {"gtd": x[rows], "value": y[columns], "n": counts[rows, columns].astype(int)}
-    return pd.DataFrame(found).round(5).assign(measure=measure)
+    cells = {"gtd": x[rows], "value": y[columns], "n": counts[rows, columns].astype(int)}
+    return pd.DataFrame(cells).round(5).assign(measure=measure)
 
 
 def of_runs(frame: pd.DataFrame) -> pd.DataFrame:
@@ -104,13 +102,13 @@ def over_seeds(frame: pd.DataFrame, measure: str) -> Estimate | None:
     """
     runs = of_runs(frame)
     runs = runs[runs["measure"] == measure].dropna(subset="r")
-    names = [name for name in labels.PAPER_ALGORITHMS if name in set(runs["algorithm"])]
+    seeds = runs.groupby("algorithm")["seed"].agg(set)
+    names = [name for name in labels.PAPER_ALGORITHMS if name in seeds]
     if not names:
         return None
     first = "high" if "high" in names else names[0]
-    seeds = set(runs.loc[runs["algorithm"] == first, "seed"])
-    of_seed = {name: set(runs.loc[runs["algorithm"] == name, "seed"]) for name in names}
-    alike = runs[runs["algorithm"].isin([name for name in names if of_seed[name] == seeds])]
+    names = [name for name in names if seeds[name] == seeds[first]]
+    alike = runs[runs["algorithm"].isin(names)]
     z = np.arctanh(alike["r"].clip(-NEARLY_ONE, NEARLY_ONE))
     by_seed = [list(values) for _, values in z.groupby(alike["seed"])]
     return gtd_correlations.over_heads(by_seed, alike["n"].median())
@@ -137,11 +135,11 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: r of each measure with its interval, the paper's, and how many of what."""
     runs = of_runs(frame)
     r = {measure: over_seeds(frame, measure) for measure in TITLES}
-    known = [found for found in r.values() if found is not None]
+    known = [estimate for estimate in r.values() if estimate is not None]
     return r | {
         "paper_clustering": paper("clustering_barrat"),
         "paper_betweenness": paper("betweenness"),
-        "seeds": labels.counted(max((found.seeds for found in known), default=0), "seed"),
+        "seeds": labels.counted(max((estimate.seeds for estimate in known), default=0), "seed"),
         "algorithms": runs["algorithm"].nunique(),
     }
 
@@ -154,14 +152,14 @@ def heading(frame: pd.DataFrame, measure: str) -> str:
 
 def original(frame: pd.DataFrame, width: float) -> Figure:
     """Draw Figure 2: three clouds of Original with their histograms, and r of each seed."""
-    draws, held = [], []
+    draws, covering = [], []
     for measure, title in TITLES.items():
         cells = frame[frame["gtd"].notna() & (frame["measure"] == measure)]
         cells = cells[cells["algorithm"] == "original"]
         draws.append((heading(frame, measure), _cloud, cells, measure))
         if where(over_seeds(frame, measure), paper(measure)) == "at":
-            held.append(title)
-    draws.append((style.heading(2, "held", held=held), _strip, frame, list(TITLES)))
+            covering.append(title)
+    draws.append((style.heading(2, "held", held=covering), _strip, frame, list(TITLES)))
     figure = style.headed(width, 2.0 if width >= style.NARROW else 1.72, draws, columns=2)
     for ax, measure in zip(figure.axes, TITLES):
         ax.set(xlabel="GTD", ylabel=TITLES[measure])
@@ -265,8 +263,8 @@ def _strip(ax: Axes, frame: pd.DataFrame, measures: Sequence[str], *, named: boo
     runs = of_runs(frame).dropna(subset="r")
     several = runs["algorithm"].nunique() > 1
     for place, measure in enumerate(measures):
-        found = runs[runs["measure"] == measure]
-        for side, (name, dots) in enumerate(found.groupby("algorithm", sort=False)):
+        points = runs[runs["measure"] == measure]
+        for side, (name, dots) in enumerate(points.groupby("algorithm", sort=False)):
             look, apart = style.LOOKS[name], 0.18 * side * several
             mark = {"color": look.colour, "ms": 3, "mfc": "none", "mew": 0.6}
             ax.plot(dots["r"], [place + apart] * len(dots), look.marker, **mark)

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from companion.figures import style
+from companion.records.schema import Record
 from companion.results import example_head
 from companion.setup import labels, paths
 from companion.setup.sizes_and_strengths import SIZES
@@ -48,17 +49,14 @@ def make_example(strength: float) -> dict[str, Any]:
     ids = tokenizer(SENTENCE, return_tensors="pt")["input_ids"]
     pair = message_rounds.matrices(apply(model, "high", strength), ids)
     # raw, refined: layer, head, L, L
-    sides = [side[:, 0] for side in pair]
-    before, after = (side.sum(-2).amax(-1).double().numpy().round(DIGITS) for side in sides)
+    raw, refined = (side[:, 0].double().numpy() for side in pair)
+    before, after = (side.sum(-2).max(-1).round(DIGITS) for side in (raw, refined))
     top = np.unravel_index(before.argmax(), before.shape)
-    shown = {
-        name: side[top].double().numpy().round(DIGITS).tolist()
-        for name, side in zip(BEFORE_AND_AFTER, sides)
-    }
-    heads = [
-        {"layer": place[0] + 1, "head": place[1] + 1, "raw": value, "refined": after[place]}
-        for place, value in np.ndenumerate(before)
-    ]
+    shown = {"raw": raw[top].round(DIGITS).tolist(), "refined": refined[top].round(DIGITS).tolist()}
+    heads = []
+    for (layer, head), value in np.ndenumerate(before):
+        place = {"layer": layer + 1, "head": head + 1}
+        heads.append(place | {"raw": value, "refined": after[layer, head]})
     return {
         "model": "minilm",
         "factor": "high",
@@ -70,27 +68,32 @@ def make_example(strength: float) -> dict[str, Any]:
     }
 
 
-def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
+def data(records: Sequence[Record]) -> pd.DataFrame:
     """One row a query of MiniLM's head before ("raw") and after ("refined") the step, with the mass
     on each key.
     """
-    found, parts = example_head.load(), []
-    about = {"query": range(len(found["tokens"])), "token": found["tokens"]}
-    about |= {name: found[name] for name in ("model", "strength")}
+    example, parts = example_head.load(), []
+    about = {
+        "query": range(len(example["tokens"])),
+        "token": example["tokens"],
+        "model": example["model"],
+        "strength": example["strength"],
+    }
+    head = example["map"]
     for side in BEFORE_AND_AFTER:
-        about |= {"matrix": side} | {name: found["map"][name] for name in ("layer", "head")}
-        parts.append(
-            pd.DataFrame(about).join(pd.DataFrame(found["map"][side]).rename(columns=KEY.format))
-        )
+        about |= {"matrix": side, "layer": head["layer"], "head": head["head"]}
+        weights = pd.DataFrame(head[side]).rename(columns=KEY.format)
+        parts.append(pd.DataFrame(about).join(weights))
     return pd.concat(parts, ignore_index=True)
 
 
 def both(frame: pd.DataFrame) -> list[np.ndarray]:
     """The (L, L) maps before and after the step."""
-    return [
-        frame[frame["matrix"] == side].filter(like=KEY.format("")).to_numpy()
-        for side in BEFORE_AND_AFTER
-    ]
+    maps = []
+    for side in BEFORE_AND_AFTER:
+        rows = frame[frame["matrix"] == side]
+        maps.append(rows.filter(like=KEY.format("")).to_numpy())
+    return maps
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
@@ -99,39 +102,35 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """
     raw, refined = both(frame)
     first = frame.iloc[0]
-    found = example_head.numbers(raw, refined, first["strength"])
+    sums = example_head.numbers(raw, refined, first["strength"])
     about = {name: first[name] for name in ("layer", "head", "strength")}
     about |= {"model": labels.model_title(first["model"]), "tokens": len(raw)}
-    return about | found | {"token": frame["token"].iloc[found["place"]]}
+    return about | sums | {"token": frame["token"].iloc[sums["place"]]}
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw map, change, strip of column sums and factor graph: two and two, below five inches one
     above the other.
     """
-    wide, said = width >= style.NARROW, numbers(frame)
+    wide, values = width >= style.NARROW, numbers(frame)
     shape, heights = ((2, 2), (3, 1.5)) if wide else ((4, 1), (2.2, 2.2, 1.1, 1.7))
     figure = style.new_figure(width, 5.0 if wide else 7.0)
     a, b, c, d = figure.subplots(*shape, height_ratios=heights).flat
     raw, refined = both(frame)
-    tokens, top = list(frame["token"][: len(raw)]), said["place"]
+    tokens, top = list(frame["token"][: len(raw)]), values["place"]
     map_axes(a, raw, tokens, PowerNorm(0.5, 0, raw.max()))
     map_axes(b, refined - raw, tokens, CenteredNorm(), colours="RdBu_r")
-    for ax, label in ((a, "Attention"), (b, f"Change at λ = {said['strength']:g}")):
+    for ax, label in ((a, "Attention"), (b, f"Change at λ = {values['strength']:g}")):
         figure.colorbar(ax.images[0], ax=ax, shrink=0.62 if wide else 0.8, label=label, pad=0.02)
-    a.add_patch(
-        Rectangle(
-            (top - 0.5, -0.5), 1, len(tokens), fill=False, edgecolor=MARK, lw=1.2, clip_on=False
-        )
-    )
+    frame_of_column = {"fill": False, "edgecolor": MARK, "lw": 1.2, "clip_on": False}
+    a.add_patch(Rectangle((top - 0.5, -0.5), 1, len(tokens), **frame_of_column))
     _columns(c, raw.sum(0), refined.sum(0), tokens)
-    column = pd.DataFrame(
-        {"token": tokens, "mass": raw[:, top], "colour": a.images[0].norm(raw[:, top])}
-    )
+    mass = raw[:, top]
+    column = pd.DataFrame({"token": tokens, "mass": mass, "colour": a.images[0].norm(mass)})
     words = column[column["token"].str.isalpha() & (column["token"].str.len() > 3)].head(4)
-    _factor_graph(d, words, said)
+    _factor_graph(d, words, values)
     for at, (letter, ax) in enumerate(zip("abcd", (a, b, c, d))):
-        style.head(ax, letter, style.heading(1, at, **said))
+        style.head(ax, letter, style.heading(1, at, **values))
     return figure
 
 
@@ -189,29 +188,16 @@ def _factor_graph(ax: Axes, rows: pd.DataFrame, head: dict[str, Any]) -> None:
     }
     for place, row in zip(reversed(range(len(rows))), rows.itertuples()):
         factor, colour = (1.9, place), colormaps["viridis"](row.colour)
-        ax.add_patch(
-            Rectangle((-0.45, place - 0.5), 0.9, 1, facecolor=colour, edgecolor=MARK, lw=1.2)
-        )
+        box = {"facecolor": colour, "edgecolor": MARK, "lw": 1.2}
+        ax.add_patch(Rectangle((-0.45, place - 0.5), 0.9, 1, **box))
         ax.text(-0.6, place, row.token, ha="right", **look)
-        ax.text(
-            0,
-            place,
-            f"{row.mass:.2f}",
-            ha="center",
-            **look,
-            color="black" if row.colour > 0.6 else "white",
-        )
+        ink = "black" if row.colour > 0.6 else "white"
+        ax.text(0, place, f"{row.mass:.2f}", ha="center", **look, color=ink)
         ax.add_patch(FancyArrowPatch((0.45, place), factor, shrinkA=1, shrinkB=4, **arrow))
         ax.add_patch(FancyArrowPatch(factor, (4.1, middle), shrinkA=4, shrinkB=6, **arrow))
         ax.plot(*factor, "s", color="0.35", markersize=5)
-        ax.text(
-            1.9,
-            place - 0.2,
-            f"×{1 + np.expm1(-strength) * row.mass:.2f}",
-            ha="center",
-            va="top",
-            fontsize=6,
-        )
+        message = 1 + np.expm1(-strength) * row.mass
+        ax.text(1.9, place - 0.2, f"×{message:.2f}", ha="center", va="top", fontsize=6)
     ax.plot(4.1, middle, "o", color="black", markersize=7)
     ax.text(4.35, middle, f"$b_j(k)$,\n$k$ = {key}", ha="left", **look)
     product = f"all {head['tokens'] - 1} rows:\n×{head['product']:.2f}"
@@ -219,6 +205,11 @@ def _factor_graph(ax: Axes, rows: pd.DataFrame, head: dict[str, Any]) -> None:
     ax.text(0, -0.65, "$A_{ik}$ in panel a", ha="center", va="top", fontsize=7)
     ax.text(1.3, -0.65, r"$\psi$: 1 on equal keys, else $e^{\lambda}$;", va="top", fontsize=7)
     ax.text(1.3, -1.3, r"so $k$ is multiplied by $1-(1-e^{-\lambda})A_{ik}$", va="top", fontsize=7)
+
+
+def token_data(records: Sequence[Record]) -> pd.DataFrame:
+    """One row a token of the first record: its column sum before the step and after."""
+    return pd.DataFrame(records[0]["metrics"]["tokens"])
 
 
 def token_numbers(frame: pd.DataFrame) -> dict[str, Any]:
@@ -254,16 +245,13 @@ def plot_tokens(frame: pd.DataFrame, width: float) -> Figure:
         align = "left" if first[column] == first[["before", "after"]].max() else "right"
         ax.text(first[column], -0.55, title, color=look.colour, ha=align, fontsize=7)
     ax.axvline(1, color="0.5", lw=0.8, ls=":", zorder=0)
-    style.rows(
-        ax, [f"{token} ({count})" for token, count in zip(rows["token"], rows["count"])], 1.4
-    )
+    names = [f"{token} ({count})" for token, count in zip(rows["token"], rows["count"])]
+    style.rows(ax, names, 1.4)
     ax.set_xlabel("Column sum of the token (uniform: 1)")
     style.head(ax, "", style.heading("tokens", 0, **token_numbers(frame)))
     return figure
 
 
 if __name__ == "__main__":
-    paths.write_text(
-        paths.root() / example_head.EXAMPLE,
-        json.dumps(make_example(SIZES["minilm"].strength)) + "\n",
-    )
+    example = json.dumps(make_example(SIZES["minilm"].strength))
+    paths.write_text(paths.root() / example_head.EXAMPLE, example + "\n")

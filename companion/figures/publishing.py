@@ -69,7 +69,7 @@ def write_frame(
     number: int | str, frame: pd.DataFrame, folder: str | Path, form: Form = WHOLE
 ) -> list[Path]:
     """Write the figure of a frame that `drawing.data` or `drawing.read` returns, as `write`."""
-    return _save(drawing.found(number).plot, frame, Path(folder) / drawing.stem(number), form)[0]
+    return _save(drawing.lookup(number).plot, frame, Path(folder) / drawing.stem(number), form)[0]
 
 
 def write_claims(folder: Path, form: Form) -> list[Path]:
@@ -149,9 +149,11 @@ def publish(
         table.read.cache_clear()
         frame = claims.data(fifteen.decided())
         draws["figure-claims"] = (claims.plot, frame)
-        words = {"title": drawing.words("claims")["title"], "caption": claim_caption(frame)}
+        words = drawing.words("claims")
+        caption = captions.filled(words["caption"], **claims.numbers(frame))
         entries |= {"results": {}, "claims": {"rows": frame["key"].tolist()}}
-        entries["figure-claims"] = entries["claims"] | words
+        about = {"title": words["title"], "caption": caption}
+        entries["figure-claims"] = entries["claims"] | about
     for number, behind, name in drawn:
         try:
             frame = drawing.data(number, behind)
@@ -160,7 +162,7 @@ def publish(
         else:
             title, caption = drawing.words(number)["title"], drawing.caption(number, frame)
             entries[name] = provenance(behind) | {"title": title, "caption": caption}
-            draws[name] = (drawing.found(number).plot, frame)
+            draws[name] = (drawing.lookup(number).plot, frame)
     for number in tables.TABLES:
         written[f"table{number}"] = tables.write(number, records, folder, first=first)
     for name, saved in _both_widths(draws, folder, formats).items():
@@ -206,11 +208,6 @@ def remove(folder: Path, before: Mapping[str, str], written: Iterable[Path]) -> 
     return [file.name for file in files]
 
 
-def claim_caption(frame: pd.DataFrame) -> str:
-    """Return the caption of the claims' forest, with the counts of what it draws."""
-    return captions.filled(drawing.words("claims")["caption"], **claims.numbers(frame))
-
-
 def _both_widths(
     draws: Mapping[str, tuple[drawing.Plot, pd.DataFrame]], folder: Path, formats: Sequence[str]
 ) -> dict[str, Saved]:
@@ -223,34 +220,32 @@ def _both_widths(
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as processes:
-        begun = {}
+        pages, columns = {}, {}
         for name, draw in draws.items():
-            begun[name] = [processes.submit(_save, *draw, folder / name, Form(formats))]
+            pages[name] = processes.submit(_save, *draw, folder / name, Form(formats))
             column = [kind for kind in formats if kind == "pdf" or (kind, name) == PHONE]
             if column:
-                stem = folder / f"{name}-column"
-                begun[name].append(processes.submit(_save, *draw, stem, Form(column, style.COLUMN)))
-        done = {name: [one.result() for one in both] for name, both in begun.items()}
-    return {
-        name: ([path for files, _ in both for path in files], both[0][1])
-        for name, both in done.items()
-    }
+                form = Form(column, style.COLUMN)
+                columns[name] = processes.submit(_save, *draw, folder / f"{name}-column", form)
+    saved = {}
+    for name, page in pages.items():
+        files, heads = page.result()
+        if name in columns:
+            files = files + columns[name].result()[0]
+        saved[name] = (files, heads)
+    return saved
 
 
 def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:
     """The figures that both can draw, with the name of the one of `others`:
     "figure-strength-stories".
     """
-    theirs = {
-        number: drawing.relevant(number, others)
-        for number in drawing.OUR_OWN
-        if drawing.relevant(number, records)
-    }
-    return {
-        number: f"{drawing.stem(number)}-{estimates.study_of(own)}"
-        for number, own in theirs.items()
-        if own
-    }
+    names = {}
+    for number in drawing.OUR_OWN:
+        theirs = drawing.relevant(number, others)
+        if theirs and drawing.relevant(number, records):
+            names[number] = f"{drawing.stem(number)}-{estimates.study_of(theirs)}"
+    return names
 
 
 def origin(number: int | str, records: Sequence[Record], others: Sequence[Record]) -> list[Record]:
@@ -268,9 +263,8 @@ def few_colours(file: Path | io.BytesIO) -> bytes:
     """
     few = io.BytesIO()
     with PIL.Image.open(file) as picture:
-        reduced = picture.convert("RGB").quantize(
-            256, PIL.Image.Quantize.FASTOCTREE, dither=PIL.Image.Dither.NONE
-        )
+        method, dither = PIL.Image.Quantize.FASTOCTREE, PIL.Image.Dither.NONE
+        reduced = picture.convert("RGB").quantize(256, method, dither=dither)
     reduced.save(few, "PNG", optimize=True)
     return few.getvalue()
 
@@ -279,17 +273,8 @@ def shown(number: int | str, folder: str | Path) -> Any:
     """Display a tracked figure in a notebook and return its caption, or the reason why there is
     none.
     """
-    from IPython.display import Image, Markdown, display
-
-    manifest, name = (
-        json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8")),
-        drawing.stem(number),
-    )
-    if reason := manifest["missing"].get(name):
-        return Markdown(f"*{reason}.*")
-    picture = few_colours(Path(folder, f"{name}.png"))
-    display(Image(picture, width=900))
-    return Markdown(f"**{drawing.words(number)['title']}.** {manifest['entries'][name]['caption']}")
+    name = drawing.stem(number)
+    return _show(number, _manifest(folder), Path(folder, f"{name}.png"))
 
 
 def redrawn(number: int | str, folder: str | Path, width: float = style.PAGE) -> Any:
@@ -297,20 +282,31 @@ def redrawn(number: int | str, folder: str | Path, width: float = style.PAGE) ->
 
     Displays it in a notebook, `width` inches wide, and returns its caption, as `shown` does.
     """
+    name = drawing.stem(number)
+    manifest = _manifest(folder)
+    picture = io.BytesIO()
+    if name in manifest["entries"]:
+        frame = drawing.read(number, Path(folder, f"{name}.csv"))
+        with style.paper():
+            figure = drawing.lookup(number).plot(frame, width)
+            figure.savefig(picture, format="png", dpi=150, metadata=METADATA["png"])
+    return _show(number, manifest, picture)
+
+
+def _manifest(folder: str | Path) -> dict[str, Any]:
+    return json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8"))
+
+
+def _show(number: int | str, manifest: dict[str, Any], picture: Path | io.BytesIO) -> Any:
+    """Display a picture in a notebook and return its caption, or the reason why there is none."""
     from IPython.display import Image, Markdown, display
 
-    manifest = json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8"))
     name = drawing.stem(number)
-    if reason := manifest["missing"].get(name):
-        return Markdown(f"*{reason}.*")
-    with style.paper():
-        figure = drawing.found(number).plot(
-            drawing.read(number, Path(folder, f"{name}.csv")), width
-        )
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format="png", dpi=150, metadata=METADATA["png"])
-    display(Image(few_colours(drawn), width=900))
-    return Markdown(f"**{drawing.words(number)['title']}.** {manifest['entries'][name]['caption']}")
+    if name in manifest["missing"]:
+        return Markdown(f"*{manifest['missing'][name]}.*")
+    display(Image(few_colours(picture), width=900))
+    title = drawing.words(number)["title"]
+    return Markdown(f"**{title}.** {manifest['entries'][name]['caption']}")
 
 
 def provenance(records: Sequence[Record]) -> dict[str, Any]:

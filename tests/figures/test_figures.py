@@ -64,7 +64,7 @@ def heading(*given, **numbers):
 def draw(number, records, *, width=style.PAGE):
     frame = figures.data(number, records)
     with style.paper():
-        return drawing.found(number).plot(frame, width)
+        return drawing.lookup(number).plot(frame, width)
 
 
 def manifest(folder):
@@ -482,7 +482,7 @@ def test_r_over_seeds_is_of_the_algorithms_that_have_the_same_seeds_as_high():
 
 def test_a_bare_figure_keeps_the_letters_of_its_panels_and_no_title(records):
     with style.paper():
-        figure = drawing.found(4).plot(figures.data(4, records), style.PAGE)
+        figure = drawing.lookup(4).plot(figures.data(4, records), style.PAGE)
         publishing._bare(figure)
     titles = [ax.get_title("left") for ax in figure.axes]
     assert titles[:2] == [r"$\bf{a}$", r"$\bf{b}$"] and "" not in titles

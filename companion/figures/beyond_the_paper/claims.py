@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -49,7 +48,15 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     ax.axvspan(-1, 1, color="0.93", lw=0)
     ax.axvline(0, color="0.4", lw=0.6)
     for place, claim in enumerate(frame.itertuples()):
-        _row(ax, place, claim)
+        look = OUTCOME_LOOKS[claim.word]
+        ends = np.clip([claim.toward_low, claim.toward_high], -FAR, FAR)
+        ax.hlines(place, *ends, color=look.colour, lw=1.4)
+        face = "white" if claim.word == OPEN else look.colour
+        at = np.clip(claim.toward, -FAR, FAR)
+        ax.plot(at, place, look.marker, ms=4, mew=0.9, color=look.colour, mfc=face)
+        if np.isfinite(claim.toward_paper):
+            at = np.clip(claim.toward_paper, -FAR, FAR)
+            ax.plot(at, place, "|", ms=8, mew=1.4, color="black")
         if not beside:
             name = {"va": "bottom", "fontsize": 6, "transform": ax.get_yaxis_transform()}
             ax.text(0.01, place - 0.2, claim.title, **name)
@@ -58,30 +65,21 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     ax.set(xlim=(-FAR, FAR), xlabel=style.heading("claims", "axis"))
     ax.set_xticks(TICKS, [style.minus(f"{tick}") for tick in TICKS])
     ax.grid(visible=False)
-    _legend(figure, frame, columns=4 if beside else 2)
+    *outcomes, margin = outcome_handles(frame, 1.4)
+    paper = Line2D([], [], ls="", marker="|", ms=8, color="black", label="the paper")
+    legend = {"loc": "outside upper center", "ncols": 4 if beside else 2, "fontsize": 6}
+    figure.legend(handles=[*outcomes, paper, margin], **legend)
     style.head(ax, "", style.heading("claims", 0, **numbers(frame)))
     return figure
 
 
-def _row(ax: Axes, place: int, claim: tuple) -> None:
-    """Draw one claim's number with its interval, and the paper's as a tick."""
-    look = OUTCOME_LOOKS[claim.word]
-    ends = np.clip([claim.toward_low, claim.toward_high], -FAR, FAR)
-    ax.hlines(place, *ends, color=look.colour, lw=1.4)
-    face = "white" if claim.word == OPEN else look.colour
-    at = np.clip(claim.toward, -FAR, FAR)
-    ax.plot(at, place, look.marker, ms=4, mew=0.9, color=look.colour, mfc=face)
-    if np.isfinite(claim.toward_paper):
-        ax.plot(np.clip(claim.toward_paper, -FAR, FAR), place, "|", ms=8, mew=1.4, color="black")
-
-
-def _legend(figure: Figure, frame: pd.DataFrame, columns: int) -> None:
+def outcome_handles(frame: pd.DataFrame, lw: float) -> list[Line2D | Patch]:
+    """For a legend: the outcomes that a frame's "word" has, then the margin's band."""
     handles = []
     for word, look in OUTCOME_LOOKS.items():
         if word in set(frame["word"]):
             face = "white" if word == OPEN else look.colour
             mark = {"color": look.colour, "marker": look.marker, "mfc": face, "ms": 4}
-            handles.append(Line2D([], [], lw=1.4, label=word, **mark))
-    handles.append(Line2D([], [], ls="", marker="|", ms=8, color="black", label="the paper"))
+            handles.append(Line2D([], [], lw=lw, label=word, **mark))
     handles.append(Patch(color="0.93", label="within the margin"))
-    figure.legend(handles=handles, loc="outside upper center", ncols=columns, fontsize=6)
+    return handles

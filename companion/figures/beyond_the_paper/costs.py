@@ -34,25 +34,13 @@ def times(ways: dict[str, dict[str, Any]]) -> Figure:
     figure = style.new_figure(style.PAGE, 0.8 + 0.2 * len(ways))
     axes = figure.subplots(1, len(cost_tables.PHASES), sharey=True)
     for ax, phase in zip(axes, cost_tables.PHASES):
-        for place, (way, found) in enumerate(ways.items()):
+        for place, (way, phases) in enumerate(ways.items()):
             algorithm, _, spelled_out = way.partition("_")
-            look, ratio = style.LOOKS[algorithm], found[phase]["ratio"]
-            ax.plot(
-                [ratio["low"], ratio["high"]],
-                [place, place],
-                color=look.colour,
-                lw=2.5,
-                solid_capstyle="butt",
-            )
+            look, ratio = style.LOOKS[algorithm], phases[phase]["ratio"]
+            bar = {"color": look.colour, "lw": 2.5, "solid_capstyle": "butt"}
+            ax.plot([ratio["low"], ratio["high"]], [place, place], **bar)
             face = "white" if spelled_out else look.colour
-            ax.plot(
-                ratio["median"],
-                place,
-                look.marker,
-                color=look.colour,
-                markerfacecolor=face,
-                markersize=5,
-            )
+            ax.plot(ratio["median"], place, look.marker, color=look.colour, mfc=face, ms=5)
         ax.axvline(1, color="0.5", lw=0.8, zorder=0)
         ax.set_yticks(range(len(ways)), [cost_tables.way_title(way) for way in ways])
         ax.set(ylim=(len(ways) - 0.5, -0.5), xlabel="Time ÷ Original")
@@ -81,22 +69,23 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     wide = frame.pivot(index="length", columns="way", values=["mib", "ratio_to_sdpa"])
     wide = wide.reindex(columns=pd.MultiIndex.from_product([["mib", "ratio_to_sdpa"], CURVES]))
     peaks, length = wide["mib", "high"] / wide["mib", "sdpa"], wide.index[-1]
-    ends = {
+    about = frame.reindex(columns=["rounds", "device"]).iloc[0].to_dict()
+    return about | {
         "mib": None if isnan(peaks[length]) else peaks[length],
         "least": peaks.min(),
         "most": peaks.max(),
+        "ms": wide.loc[length, ("ratio_to_sdpa", "high")],
+        "length": int(length),
     }
-    about = frame.reindex(columns=["rounds", "device"]).iloc[0].to_dict()
-    return ends | about | {"ms": wide.loc[length, ("ratio_to_sdpa", "high")], "length": int(length)}
 
 
 def length_figure(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
     """Draw time and peak memory, where it is known, against length; below five inches one above the
     other.
     """
-    side, said = width >= style.NARROW, numbers(frame)
+    side, values = width >= style.NARROW, numbers(frame)
     known = [name for name in QUANTITIES if frame[name].notna().any()]
-    draws = [(style.heading("length", name, **said), _lengths, frame, name) for name in known]
+    draws = [(style.heading("length", name, **values), _lengths, frame, name) for name in known]
     figure = style.headed(width, 2.4 if side else 2.3, draws)
     handles, names = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=len(names) if side else 2)
@@ -110,25 +99,12 @@ def _lengths(ax: Axes, frame: pd.DataFrame, quantity: str) -> None:
     for way, points in frame.groupby("way", sort=False):
         algorithm, marker, dash = CURVES[way]
         colour = style.LOOKS[algorithm].colour
-        look = {
-            "color": colour,
-            "marker": marker,
-            "markerfacecolor": colour if dash == "solid" else "white",
-        }
-        ax.plot(
-            points["length"],
-            points[quantity],
-            linestyle=dash,
-            label=cost_tables.LENGTH_WAYS[way],
-            **look,
-        )
-        ax.vlines(
-            points["length"],
-            points[f"{quantity}_low"],
-            points[f"{quantity}_high"],
-            color=colour,
-            lw=1.2,
-        )
+        face = colour if dash == "solid" else "white"
+        line = {"color": colour, "marker": marker, "mfc": face, "ls": dash}
+        title = cost_tables.LENGTH_WAYS[way]
+        ax.plot(points["length"], points[quantity], label=title, **line)
+        low, high = points[f"{quantity}_low"], points[f"{quantity}_high"]
+        ax.vlines(points["length"], low, high, color=colour, lw=1.2)
     ax.set(xscale="log", yscale="log", xlabel="Length (tokens)", ylabel=QUANTITIES[quantity])
     lengths = sorted(set(frame["length"]))
     ax.set_xticks(lengths, lengths)

@@ -34,18 +34,25 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """
     points = []
     for run in records:
-        if leak := run["metrics"].get("leak"):
-            found = {"curve": [(point["step"], point["loss"]) for point in run["metrics"]["curve"]]}
-            found |= {of: [(0, leak[of])] for of in PASSES} | {
-                "sequence": enumerate(leak["by_block"], 1)
-            }
+        metrics = run["metrics"]
+        leak = metrics.get("leak")
+        if not leak:
+            continue
+        curves = {
+            "curve": [(point["step"], point["loss"]) for point in metrics["curve"]],
+            "full_pass": [(0, leak["full_pass"])],
+            "prefixes": [(0, leak["prefixes"])],
+            "sequence": enumerate(leak["by_block"], 1),
             # the first token is not predicted
-            found["position"] = enumerate(leak.get("by_position", []), 2)
-            found["end"] = [(0, log(run["metrics"]["perplexity"]))]
-            arm = (run["study"], run["parameters"]["algorithm"], run["parameters"]["seed"])
-            points += [(*arm, of, x, value) for of, values in found.items() for x, value in values]
+            "position": enumerate(leak.get("by_position", []), 2),
+            "end": [(0, log(metrics["perplexity"]))],
+        }
+        arm = (run["study"], run["parameters"]["algorithm"], run["parameters"]["seed"])
+        for of, curve in curves.items():
+            points += [(*arm, of, x, value) for x, value in curve]
     frame = pd.DataFrame(points, columns=COLUMNS)
-    if not any({*COMPARED} <= set(some) for _, some in frame.groupby("seed")["algorithm"]):
+    algorithms = frame.groupby("seed")["algorithm"]
+    if not any(set(COMPARED) <= set(names) for _, names in algorithms):
         return frame[:0]
     fresh = set(frame.loc[frame["study"] == FRESH_DECODERS, "algorithm"])
     replaced = frame["algorithm"].isin(fresh) & (frame["study"] != FRESH_DECODERS)
@@ -54,22 +61,24 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 def means(frame: pd.DataFrame, of: str) -> pd.DataFrame:
     """Mean over seeds, a row an x and a column an algorithm, in the order of every legend."""
-    found = frame[frame["of"] == of].pivot_table("value", "x", "algorithm")
-    return found[[name for name in labels.ALGORITHMS if name in found]]
+    wide = frame[frame["of"] == of].pivot_table("value", "x", "algorithm")
+    return wide[[name for name in labels.ALGORITHMS if name in wide]]
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption and the headings: log perplexity at the end minus Original's of the same seed,
     and the leak, all in nats; and at how many positions it is seen.
     """
-    curve, leak = means(frame, "curve"), mean_interval(means(frame, "sequence")[LEAKY].tolist())
+    leak = mean_interval(means(frame, "sequence")[LEAKY].tolist())
+    leaks = means(frame, "position")[LEAKY] > SEEN
     ends = frame[frame["of"] == "end"].pivot(index="seed", columns="algorithm", values="value")
-    apart, leaks = ends.sub(ends["original"], axis=0), means(frame, "position")[LEAKY] > SEEN
-    drawn = frame.loc[(frame["algorithm"] == "high") & (frame["of"] == "curve"), "seed"].unique()
+    differences = ends.sub(ends["original"], axis=0)
+    curves = frame[frame["of"] == "curve"]
+    seeds = curves.loc[curves["algorithm"] == "high", "seed"].unique()
     return {
-        "high": mean_interval(apart.loc[drawn, "high"].dropna().tolist()),
-        "leaky": mean_interval(apart[LEAKY].dropna().tolist()),
-        "untrained": curve[LEAKY].iloc[0],
+        "high": mean_interval(differences.loc[seeds, "high"].dropna().tolist()),
+        "leaky": mean_interval(differences[LEAKY].dropna().tolist()),
+        "untrained": means(frame, "curve")[LEAKY].iloc[0],
         "leak": leak.value,
         "low": leak.low,
         "top": leak.high,
@@ -82,25 +91,25 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the losses of the full pass, both ways to take the loss, and the leak by position."""
-    said, draws = numbers(frame), enumerate((_losses, _passes, _positions))
-    return style.headed(
-        width, 2.2, [(style.heading("decoders", at, **said), draw, frame) for at, draw in draws]
-    )
+    values = numbers(frame)
+    draws = []
+    for place, draw in enumerate((_losses, _passes, _positions)):
+        draws.append((style.heading("decoders", place, **values), draw, frame))
+    return style.headed(width, 2.2, draws)
 
 
 def _losses(ax: Axes, frame: pd.DataFrame) -> None:
     """Draw the held-out loss of the full pass over training, named at its end."""
-    found = means(frame, "curve")
-    found = found[found.index > 0]
-    for algorithm in found:
+    curves = means(frame, "curve")
+    curves = curves[curves.index > 0]
+    for algorithm in curves:
         # High's line lies on it
         lw = 2.8 if algorithm == "original" else 1.2
-        ax.plot(
-            found.index, found[algorithm], **style.line_style(algorithm) | {"marker": "", "lw": lw}
-        )
+        look = style.line_style(algorithm) | {"marker": "", "lw": lw}
+        ax.plot(curves.index, curves[algorithm], **look)
     ax.set(xscale="log", xlabel="Training step", ylabel="Loss, full pass (nats per token)")
     ax.xaxis.set_major_formatter(style.PLAIN)
-    style.label_ends(ax, found.iloc[-1].to_dict(), NAMES)
+    style.label_ends(ax, curves.iloc[-1].to_dict(), NAMES)
 
 
 def _passes(ax: Axes, frame: pd.DataFrame) -> None:
@@ -116,14 +125,8 @@ def _passes(ax: Axes, frame: pd.DataFrame) -> None:
         ax.hlines(place, full[algorithm], alone[algorithm], color="0.75", lw=1.2, zorder=1)
         ax.plot(full[algorithm], place, "o", color=colour, ms=6, mfc="none")
         ax.plot(alone[algorithm], place, "o", color=colour, ms=3.5)
-    ax.text(
-        (full + alone).iloc[-1] / 2,
-        place - 0.1,
-        "full pass → prefixes",
-        ha="center",
-        fontsize=7,
-        color=colour,
-    )
+    text = {"ha": "center", "fontsize": 7, "color": colour}
+    ax.text((full + alone).iloc[-1] / 2, place - 0.1, "full pass → prefixes", **text)
     style.rows(ax, [NAMES[name] for name in full.index], 0.8, 0.8)
     ax.set_xlabel("Loss (nats per token)")
     ax.margins(x=0.12)
@@ -131,10 +134,10 @@ def _passes(ax: Axes, frame: pd.DataFrame) -> None:
 
 def _positions(ax: Axes, frame: pd.DataFrame) -> None:
     """Draw the leak of each predicted token, the mean over sequences, and a running mean."""
-    found, colour = means(frame, "position")[LEAKY], style.LOOKS[LEAKY].colour
-    ax.plot(found.index, found, ".", color=colour, alpha=0.4, mew=0)
-    ax.plot(found.index, found.rolling(9, center=True).mean(), color=colour)
-    ax.text(
-        0.97, 0.04, "line: mean of 9", ha="right", fontsize=7, color=colour, transform=ax.transAxes
-    )
+    leak = means(frame, "position")[LEAKY]
+    colour = style.LOOKS[LEAKY].colour
+    ax.plot(leak.index, leak, ".", color=colour, alpha=0.4, mew=0)
+    ax.plot(leak.index, leak.rolling(9, center=True).mean(), color=colour)
+    text = {"ha": "right", "fontsize": 7, "color": colour, "transform": ax.transAxes}
+    ax.text(0.97, 0.04, "line: mean of 9", **text)
     ax.set(xlabel="Position of the predicted token", ylabel="Prefixes − full pass (nats)")

@@ -1,6 +1,7 @@
 """What a step does inside two public models by λ and length: over λ, and over λ times the length."""
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -14,6 +15,8 @@ from companion.studies.spare import curves
 MODELS = ("minilm", "smollm2")
 # axis of `curves.AXES` and its label
 OVER = {"λ": "λ (nats)", "λ L": "λ × tokens (nats)"}
+# axis -> its heading in `captions.yaml`
+HEADS = {"λ": "strength", "λ L": "dose"}
 HARMS = {"minilm": "1 − cosine with the original", "smollm2": "Loss − original (nats)"}
 SINK = "Largest column sum ÷ original"
 
@@ -35,36 +38,28 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: R² of each model and curve over both axes, and the lengths' ends."""
-    shares = {
-        f"{model}_{curve}_{'dose' if axis == 'λ L' else 'strength'}": curves.predicted_share(
-            frame[frame["model"] == model], curve, curves.AXES[axis]
-        )
-        for model in MODELS
-        for curve in curves.DECIDING
-        for axis in OVER
-    }
-    lengths = {"shortest": int(frame["length"].min()), "longest": int(frame["length"].max())}
-    return shares | lengths
+    values = {"shortest": int(frame["length"].min()), "longest": int(frame["length"].max())}
+    for model, curve, axis in product(MODELS, curves.DECIDING, OVER):
+        cells = frame[frame["model"] == model]
+        share = curves.predicted_share(cells, curve, curves.AXES[axis])
+        values[f"{model}_{curve}_{HEADS[axis]}"] = share
+    return values
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the sink and the harm of each model over both axes, a line a length."""
-    found = numbers(frame)
+    shares = numbers(frame)
     draws = []
-    for curve in curves.DECIDING:
-        for model in MODELS:
-            for axis in OVER:
-                over = "dose" if axis == "λ L" else "strength"
-                share = found[f"{model}_{curve}_{over}"]
-                title = labels.model_title(model).partition("-")[0]
-                head = style.heading("dose", over, model=title, share=share)
-                of_model = frame[frame["model"] == model]
-                draws.append((head, curve_axes, of_model, curve, axis, model))
+    for curve, model, axis in product(curves.DECIDING, MODELS, OVER):
+        share = shares[f"{model}_{curve}_{HEADS[axis]}"]
+        title = labels.model_title(model).partition("-")[0]
+        head = style.heading("dose", HEADS[axis], model=title, share=share)
+        of_model = frame[frame["model"] == model]
+        draws.append((head, curve_axes, of_model, curve, axis, model))
     figure = style.headed(width, 1.75, draws, columns=4)
     handles, names = figure.axes[0].get_legend_handles_labels()
-    figure.legend(
-        handles, names, loc="outside upper center", ncols=3 if width < style.NARROW else 6
-    )
+    columns = 3 if width < style.NARROW else 6
+    figure.legend(handles, names, loc="outside upper center", ncols=columns)
     return figure
 
 

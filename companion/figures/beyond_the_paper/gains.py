@@ -38,10 +38,10 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
     """
     rows, paper = [], printed.load()
     for model, task in product(estimates.models(records), DRAWN):
-        high, plain = (
-            task_scores.scores(records, model, name, task) for name in ("high", "original")
-        )
-        if gap := estimates.score_difference(high, plain):
+        high = task_scores.scores(records, model, "high", task)
+        plain = task_scores.scores(records, model, "original", task)
+        gap = estimates.score_difference(high, plain)
+        if gap:
             # one seed decides nothing: a dot
             ends = (gap.low, gap.high) if gap.seeds > 1 else (nan, nan)
             title = TASKS[task].title
@@ -51,14 +51,12 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
     bare = comparisons.over_original(comparisons.table(paper, 8))[["CoLA", "STS-B"]]
     bare = bare.stack().round(2).rename_axis(["model", "task"]).reset_index(name="gain")
     theirs = pd.concat([comparisons.gains(paper), bare], ignore_index=True).assign(of=PAPER, runs=1)
-    theirs["model"] = theirs["model"].map(
-        {labels.published_model(name): name for name in ours["model"]}
-    )
+    models = {labels.published_model(name): name for name in ours["model"]}
+    theirs["model"] = theirs["model"].map(models)
     theirs["task"] = theirs["task"].map(TITLES)
     half = NORMAL * theirs["error"]
-    theirs = theirs.assign(low=theirs["gain"] - half, high=theirs["gain"] + half).dropna(
-        subset="model"
-    )
+    theirs = theirs.assign(low=theirs["gain"] - half, high=theirs["gain"] + half)
+    theirs = theirs.dropna(subset="model")
     return pd.concat([theirs[COLUMNS], ours], ignore_index=True)
 
 
@@ -67,11 +65,11 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     ours.
     """
     # where both answer alike there is no interval
-    said, known = {}, frame.dropna(subset="low")
+    counts, known = {}, frame.dropna(subset="low")
     for name in (PAPER, OURS):
         lows = known[known["of"] == name]["low"]
-        said |= {f"{name}_above": (lows > 0).sum(), f"{name}_tasks": len(lows)}
-    return said
+        counts |= {f"{name}_above": (lows > 0).sum(), f"{name}_tasks": len(lows)}
+    return counts
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
@@ -79,9 +77,9 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     above the other.
     """
     draws = []
-    for model, own in frame.groupby("model", sort=False):
-        said = {"model": labels.model_title(model), **numbers(own)}
-        draws.append((style.heading("gains", 0, **said), gain_axes, own))
+    for model, cells in frame.groupby("model", sort=False):
+        values = {"model": labels.model_title(model), **numbers(cells)}
+        draws.append((style.heading("gains", 0, **values), gain_axes, cells))
     return style.headed(width, 0.8 + 0.21 * frame["task"].nunique(), draws)
 
 
@@ -90,10 +88,8 @@ def gain_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
     one seed.
     """
     ours = frame[frame["of"] == OURS].sort_values("gain", ascending=False, kind="stable")
-    tasks, seeds = (
-        list(dict.fromkeys([*ours["task"], *frame["task"]])),
-        ours.set_index("task")["runs"],
-    )
+    tasks = list(dict.fromkeys([*ours["task"], *frame["task"]]))
+    seeds = ours.set_index("task")["runs"]
     ax.axvline(0, color="0.5", lw=0.8, ls=":", zorder=0)
     looks = {
         PAPER: ("0.55", "o", 0.2, "paper, items alone"),
@@ -102,25 +98,11 @@ def gain_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
     for line, (name, (colour, marker, apart, label)) in enumerate(looks.items()):
         for row in frame[frame["of"] == name].itertuples():
             place = tasks.index(row.task) + apart
+            face = "white" if row.runs == 1 else colour
             ax.hlines(place, row.low, row.high, color=colour, lw=0.9)
-            ax.plot(
-                row.gain,
-                place,
-                marker,
-                color=colour,
-                ms=4,
-                mfc="white" if row.runs == 1 else colour,
-                mew=0.9,
-            )
-        ax.text(
-            0.99,
-            0.03 + 0.06 * line,
-            label,
-            color=colour,
-            ha="right",
-            fontsize=7,
-            transform=ax.transAxes,
-        )
+            ax.plot(row.gain, place, marker, color=colour, ms=4, mfc=face, mew=0.9)
+        text = {"color": colour, "ha": "right", "fontsize": 7, "transform": ax.transAxes}
+        ax.text(0.99, 0.03 + 0.06 * line, label, **text)
     style.rows(ax, [f"{task} ({seeds[task]})" if task in seeds else task for task in tasks])
     ax.set_xlabel("High − Original (points)")
     return ax
@@ -130,24 +112,21 @@ def printed_forest(gains: pd.DataFrame) -> Figure:
     """Draw `comparisons.gains` with `REACH` errors to each side, a panel a size; filled marks: zero
     is outside.
     """
-    figure, colour, marker = style.new_figure(style.PAGE, 2.6), *style.LOOKS["high"][:2]
+    figure = style.new_figure(style.PAGE, 2.6)
+    look = style.LOOKS["high"]
     axes = figure.subplots(1, gains["model"].nunique(), sharex=True, sharey=True)
     gains = gains.assign(reach=REACH * gains["error"], beyond=gains["z"].abs() > REACH)
     for ax, (model, cells) in zip(axes, gains.groupby("model", sort=False)):
         cells = cells.sort_values("items", kind="stable")
         for place, cell in enumerate(cells.itertuples()):
-            ax.plot(
-                [cell.gain - cell.reach, cell.gain + cell.reach],
-                [place, place],
-                color=colour,
-                lw=1.2,
-            )
-            face = colour if cell.beyond else "white"
-            ax.plot(cell.gain, place, marker, color=colour, markerfacecolor=face, markersize=4.5)
+            ends = [cell.gain - cell.reach, cell.gain + cell.reach]
+            ax.plot(ends, [place, place], color=look.colour, lw=1.2)
+            face = look.colour if cell.beyond else "white"
+            ax.plot(cell.gain, place, look.marker, color=look.colour, mfc=face, ms=4.5)
         ax.axvline(0, color="0.5", lw=0.8, zorder=0)
         names = cells["task"].map(TITLES) + cells["items"].map(" ({:,})".format)
         ax.set_yticks(range(len(cells)), names)
         ax.set(ylim=(len(cells) - 0.5, -0.5), xlabel="High − Original (points)")
-        said = {"model": model, "beyond": cells["beyond"].sum(), "gains": len(cells)}
-        ax.set_title(style.heading("gains", "printed", **said), loc="left")
+        counts = {"model": model, "beyond": cells["beyond"].sum(), "gains": len(cells)}
+        ax.set_title(style.heading("gains", "printed", **counts), loc="left")
     return figure

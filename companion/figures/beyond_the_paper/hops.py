@@ -35,43 +35,46 @@ def ends(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     hops.
     """
     runs = exam(records)
-    found = accuracy_by_hops.scores(runs)
-    if HOPS not in set(found["hops"]):
-        return found[:0]
-    return found.assign(chance=100 / runs[0]["chains"])
+    scores = accuracy_by_hops.scores(runs)
+    if HOPS not in set(scores["hops"]):
+        return scores[:0]
+    return scores.assign(chance=100 / runs[0]["chains"])
 
 
 def solved(frame: pd.DataFrame) -> pd.DataFrame:
     """By layers and algorithm: solved (seeds with `KNOWN` percent of `HOPS` hops), seeds, mean,
-    said ("2 of 3").
+    share ("2 of 3").
     """
-    asked = frame[frame["hops"] == HOPS].assign(
-        solved=lambda rows: rows["accuracy"] >= accuracy_by_hops.KNOWN
-    )
-    counts = {
+    answers = frame[frame["hops"] == HOPS]
+    answers = answers.assign(solved=answers["accuracy"] >= accuracy_by_hops.KNOWN)
+    columns = {
         "solved": ("solved", "sum"),
         "seeds": ("seed", "nunique"),
         "mean": ("accuracy", "mean"),
     }
-    found = asked.groupby(["layers", "algorithm"]).agg(**counts)
-    return found.assign(said=found["solved"].astype(str) + " of " + found["seeds"].astype(str))
+    counts = answers.groupby(["layers", "algorithm"]).agg(**columns)
+    return counts.assign(share=counts["solved"].astype(str) + " of " + counts["seeds"].astype(str))
 
 
 def end_numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: what counts as solved, and how many seeds of Original and High did with the
     deepest encoders.
     """
-    layers, none = int(frame["layers"].max()), dict.fromkeys(("original", "high"), "none of 0")
-    counts = none | solved(frame).loc[layers, "said"].to_dict()
+    layers = int(frame["layers"].max())
+    counts = {"original": "none of 0", "high": "none of 0"}
+    counts |= solved(frame).loc[layers, "share"].to_dict()
     return counts | {"learned": accuracy_by_hops.KNOWN, "layers": layers}
 
 
 def plot_ends(frame: pd.DataFrame, width: float) -> Figure:
     """Draw one panel a depth; below five inches one above the other."""
-    algorithms, draws = [name for name in labels.ALGORITHMS if name in set(frame["algorithm"])], []
-    for depth, own in frame.groupby("layers"):
-        said = style.heading("hops", 0, depth=labels.counted(depth, "layer"), **end_numbers(own))
-        draws.append((said, _ends, own, algorithms))
+    algorithms = [name for name in labels.ALGORITHMS if name in set(frame["algorithm"])]
+    draws = []
+    for depth, points in frame.groupby("layers"):
+        title = style.heading(
+            "hops", 0, depth=labels.counted(depth, "layer"), **end_numbers(points)
+        )
+        draws.append((title, _ends, points, algorithms))
     return style.headed(width, 0.9 + 0.27 * len(algorithms), draws)
 
 
@@ -80,24 +83,23 @@ def _ends(ax: Axes, frame: pd.DataFrame, algorithms: Sequence[str]) -> None:
     chance dotted.
     """
     ax.axvline(frame["chance"].iloc[0], color="0.5", lw=0.8, ls=":", zorder=0)
-    counts, words = (
-        solved(frame).droplevel("layers"),
-        {"fontsize": 7, "transform": ax.get_yaxis_transform()},
-    )
+    counts = solved(frame).droplevel("layers")
+    words = {"fontsize": 7, "transform": ax.get_yaxis_transform()}
+    answers = frame[frame["hops"] == HOPS]
     for place, algorithm in enumerate(algorithms):
-        own = np.sort(
-            frame[(frame["hops"] == HOPS) & (frame["algorithm"] == algorithm)]["accuracy"]
-        )
+        accuracy = np.sort(answers[answers["algorithm"] == algorithm]["accuracy"])
         colour = style.LOOKS[algorithm].colour
         # which stand side by side
-        near = pd.Series(own).groupby(np.cumsum(np.diff(own, prepend=own[:1]) > ALIKE))
+        near = pd.Series(accuracy).groupby(
+            np.cumsum(np.diff(accuracy, prepend=accuracy[:1]) > ALIKE)
+        )
         apart = 0.66 * ((near.cumcount() + 0.5) / near.transform("size") - 0.5)
-        ax.plot(own, place + apart, "o", color=colour, ms=2.6, mfc="none", mew=0.6)
+        ax.plot(accuracy, place + apart, "o", color=colour, ms=2.6, mfc="none", mew=0.6)
         if algorithm in counts.index:
             row = counts.loc[algorithm]
             ax.vlines(row["mean"], place - 0.35, place + 0.35, color=colour, lw=1.6)
             named = style.LOOKS[algorithm].text
-            ax.text(1.02, place, row["said"], va="center", color=named, **words)
+            ax.text(1.02, place, row["share"], va="center", color=named, **words)
     style.rows(ax, [labels.algorithm_title(name) for name in algorithms])
     ax.set(xlim=(25, 103), xlabel="Three-hop questions right (%)")
     ax.text(1.02, -0.75, f"≥ {accuracy_by_hops.KNOWN:g} %", color="0.3", va="bottom", **words)
@@ -131,21 +133,24 @@ def means(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Mean over n seeds of `accuracy_by_hops.curves`, with a 95 % interval of percentiles, which
     stays in 0 to 100.
     """
-    curves, parts = accuracy_by_hops.curves(runs), [pd.DataFrame()]
-    for (layers, algorithm), own in curves[curves["hops"] == HOPS].groupby(
-        ["layers", "algorithm"], sort=False
-    ):
-        seeds = own.pivot(index="seed", columns="step", values="accuracy").dropna(axis=1)
+    curves = accuracy_by_hops.curves(runs)
+    arms = curves[curves["hops"] == HOPS].groupby(["layers", "algorithm"], sort=False)
+    parts = [pd.DataFrame()]
+    for (layers, algorithm), points in arms:
+        seeds = points.pivot(index="seed", columns="step", values="accuracy").dropna(axis=1)
         drawn = np.random.default_rng(0).integers(len(seeds), size=(RESAMPLES, len(seeds)))
         low, high = np.quantile(seeds.to_numpy()[drawn].mean(1), TAILS, axis=0)
-        known = {
+        columns = {
             "layers": layers,
             "algorithm": algorithm,
             "step": seeds.columns,
             "accuracy": seeds.mean().to_numpy(),
+            "low": low,
+            "high": high,
+            "n": len(seeds),
+            "chance": 100 / runs[0]["chains"],
         }
-        known |= {"low": low, "high": high, "n": len(seeds), "chance": 100 / runs[0]["chains"]}
-        parts.append(pd.DataFrame(known))
+        parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -164,10 +169,10 @@ def lead(row: pd.Series) -> dict[str, Any]:
 
 def plot_curves(frame: pd.DataFrame, width: float) -> Figure:
     """Draw a panel a depth; below five inches one above the other."""
-    depths = frame.groupby("layers")
-    draws = [
-        (style.heading("learning", 0, **lead(own.iloc[0])), curve_axes, own) for _, own in depths
-    ]
+    draws = []
+    for _, points in frame.groupby("layers"):
+        title = style.heading("learning", 0, **lead(points.iloc[0]))
+        draws.append((title, curve_axes, points))
     return style.headed(width, 2.4, draws)
 
 
@@ -180,14 +185,15 @@ def curve_axes(ax: Axes, frame: pd.DataFrame, *, seeds: bool = True) -> Axes:
         look = style.line_style(algorithm) | {"marker": "", "lw": 1.4 if many else 0.9}
         ax.plot(rows["step"], rows["accuracy"], **look)
         if many:
-            ax.fill_between(
-                rows["step"], rows["low"], rows["high"], color=look["color"], alpha=0.16, lw=0
-            )
+            band = {"color": look["color"], "alpha": 0.16, "lw": 0}
+            ax.fill_between(rows["step"], rows["low"], rows["high"], **band)
     chance = frame["chance"].iloc[0]
     ax.axhline(chance, color="0.5", lw=0.8, ls=":", zorder=0)
     ax.set(xlabel="Training step", ylabel="Three-hop questions right (%)", ylim=(0.6 * chance, 102))
     ends = frame.groupby("algorithm", sort=False)[["accuracy", "n"]].last()
-    names = {
-        name: labels.algorithm_title(name) + f" ({n:.0f})" * seeds for name, n in ends["n"].items()
-    }
+    names = {}
+    for name, n in ends["n"].items():
+        names[name] = labels.algorithm_title(name)
+        if seeds:
+            names[name] += f" ({n:.0f})"
     return style.label_ends(ax, ends["accuracy"].to_dict(), names)

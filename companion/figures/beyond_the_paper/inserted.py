@@ -14,11 +14,17 @@ from companion.setup import labels
 
 # points down to which the axis goes; what falls further is named with its value
 LEAST = -3.0
+POINTS = "Similarity − plain (points)"
+POINTS = "Similarity − plain (points)"
+POINTS = "Similarity − plain (points)"
 MEASURES = {
     "largest_column_share": "Largest column (share of mass)",
     "entropy": "Entropy (nats)",
     "gtd": "GTD",
 }
+COLUMNS = ["of", "factor", "strength", "layer", "value", "low", "high", "n"]
+COLUMNS = ["of", "factor", "strength", "layer", "value", "low", "high", "n"]
+COLUMNS = ["of", "factor", "strength", "layer", "value", "low", "high", "n"]
 HIGH = style.LOOKS["high"].colour
 # whose matrix and which, and how its line is drawn and called
 MATRIX_LOOKS = {
@@ -35,79 +41,61 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """
     metrics = records[0]["metrics"]
     arms, alone = metrics["similarity"], metrics["one_layer"]
-    points = [
-        (
-            "similarity",
-            row.get("factor", "high"),
-            row["strength"],
-            row.get("layer", 0),
-            row["difference"],
-            *row["interval"],
-            metrics["pairs"],
-        )
-        for row in (*arms, *alone)
-    ]
+    points = []
+    for arm in (*arms, *alone):
+        place = (arm.get("factor", "high"), arm["strength"], arm.get("layer", 0))
+        ends = (arm["difference"], *arm["interval"])
+        points.append(("similarity", *place, *ends, metrics["pairs"]))
     strength = alone[0]["strength"]
-    layers = {row["factor"]: row["layers"] for row in arms if row["strength"] in (0, strength)}
-    points += [
-        (measure, side, strength, number, layer[measure][when], None, None, metrics["texts"])
-        for side, (factor, when, *_) in MATRIX_LOOKS.items()
-        for number, layer in enumerate(layers[factor], 1)
-        for measure in MEASURES
-    ]
-    return pd.DataFrame(
-        points, columns=["of", "factor", "strength", "layer", "value", "low", "high", "n"]
-    )
+    layers = {arm["factor"]: arm["layers"] for arm in arms if arm["strength"] in (0, strength)}
+    for side, (factor, matrix, *_) in MATRIX_LOOKS.items():
+        for number, layer in enumerate(layers[factor], 1):
+            for measure in MEASURES:
+                ends = (layer[measure][matrix], None, None)
+                points.append((measure, side, strength, number, *ends, metrics["texts"]))
+    return pd.DataFrame(points, columns=COLUMNS)
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: what High and Uniform lose at the paper's λ, the worst layer alone, the
     largest softmax sink.
     """
-    found, sinks = frame[frame["of"] == "similarity"], sides(frame, "largest_column_share")
-    alone, whole = (
-        found[found["layer"] > 0],
-        found[found["layer"] == 0].set_index(["factor", "strength"]),
-    )
-    worst, deepest = alone.loc[alone["value"].idxmin()], sinks["softmax"].idxmax()
-    at = worst["strength"]
-    changes = {
-        name: style.change(*whole.loc[(name, at), ["value", "low", "high"]])
-        for name in ("high", "uniform")
+    similarity = frame[frame["of"] == "similarity"]
+    alone = similarity[similarity["layer"] > 0]
+    whole = similarity[similarity["layer"] == 0].set_index(["factor", "strength"])
+    worst = alone.loc[alone["value"].idxmin()]
+    strength = worst["strength"]
+    sinks = sides(frame, "largest_column_share")
+    deepest = sinks["softmax"].idxmax()
+    without = whole.xs(0.0, level="strength")["value"]
+    values = {
+        "model": labels.model_title("minilm"),
+        "strength": strength,
+        "pairs": worst["n"],
+        "texts": frame["n"].iloc[-1],
+        "layer": worst["layer"],
+        "alone": worst["value"],
+        "sink": deepest,
+        "others": {name: without[name] for name in labels.ALGORITHMS if name in without},
     }
-    return (
-        changes
-        | sinks.loc[deepest].to_dict()
-        | {
-            "model": labels.model_title("minilm"),
-            "strength": at,
-            "pairs": worst["n"],
-            "texts": frame["n"].iloc[-1],
-            "layer": worst["layer"],
-            "alone": worst["value"],
-            "sink": deepest,
-            "others": {
-                name: whole.loc[(name, 0.0), "value"]
-                for name in labels.ALGORITHMS
-                if (name, 0.0) in whole.index
-            },
-        }
-    )
+    for name in ("high", "uniform"):
+        values[name] = style.change(*whole.loc[(name, strength), ["value", "low", "high"]])
+    return values | sinks.loc[deepest].to_dict()
 
 
 def sides(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
     """A measure's mean over heads and texts, a row a layer, a column for each of `MATRIX_LOOKS`."""
-    return frame[frame["of"] == measure].pivot(index="layer", columns="factor", values="value")[
-        list(MATRIX_LOOKS)
-    ]
+    rows = frame[frame["of"] == measure]
+    return rows.pivot(index="layer", columns="factor", values="value")[list(MATRIX_LOOKS)]
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw similarity against λ, one layer alone, and the largest column by layer."""
-    said, draws = numbers(frame), enumerate((_strengths, _alone, layer_axes))
-    return style.headed(
-        width, 2.2, [(style.heading("retrofit", at, **said), draw, frame) for at, draw in draws]
-    )
+    values = numbers(frame)
+    draws = []
+    for place, draw in enumerate((_strengths, _alone, layer_axes)):
+        draws.append((style.heading("retrofit", place, **values), draw, frame))
+    return style.headed(width, 2.2, draws)
 
 
 def _strengths(ax: Axes, frame: pd.DataFrame) -> None:
@@ -120,31 +108,18 @@ def _strengths(ax: Axes, frame: pd.DataFrame) -> None:
     # the forms that have a strength
     for name in ("high", "low", "uniform"):
         look, rows = style.LOOKS[name], whole[whole["factor"] == name]
-        ax.fill_between(
-            rows["strength"], rows["low"], rows["high"], color=look.colour, alpha=0.15, lw=0
-        )
+        band = {"color": look.colour, "alpha": 0.15, "lw": 0}
+        ax.fill_between(rows["strength"], rows["low"], rows["high"], **band)
         ax.plot(rows["strength"], rows["value"], marker=look.marker, color=look.colour)
         end = rows["value"].iloc[-1]
         below = style.minus(f" ({end:.1f} at {last:g})") if end < LEAST else ""
         ends[name], names[name] = max(end, LEAST), labels.algorithm_title(name) + below
-    said = [
-        f"{labels.algorithm_title(name)} {value:.1f}"
-        for name, value in numbers(frame)["others"].items()
-    ]
-    ax.text(
-        0.03,
-        0.04,
-        style.minus("\n".join(["no λ:", *said])),
-        fontsize=7,
-        color="0.4",
-        transform=ax.transAxes,
-    )
-    ax.set(
-        xscale="log",
-        xlabel="λ (nats)",
-        ylabel="Similarity − plain (points)",
-        ylim=(LEAST, -LEAST / 4),
-    )
+    lines = ["no λ:"]
+    for name, value in numbers(frame)["others"].items():
+        lines.append(f"{labels.algorithm_title(name)} {value:.1f}")
+    text = {"fontsize": 7, "color": "0.4", "transform": ax.transAxes}
+    ax.text(0.03, 0.04, style.minus("\n".join(lines)), **text)
+    ax.set(xscale="log", xlabel="λ (nats)", ylabel=POINTS, ylim=(LEAST, -LEAST / 4))
     ax.xaxis.set_major_formatter(style.PLAIN)
     style.label_ends(ax, ends, names)
 
@@ -155,11 +130,7 @@ def _alone(ax: Axes, frame: pd.DataFrame) -> None:
     ax.axhline(0, color="0.5", lw=0.8, ls=":", zorder=0)
     ax.vlines(alone["layer"], alone["low"], alone["high"], color=HIGH)
     ax.plot(alone["layer"], alone["value"], style.LOOKS["high"].marker, color=HIGH)
-    ax.set(
-        xlabel="The layer with the step",
-        ylabel="Similarity − plain (points)",
-        xticks=alone["layer"],
-    )
+    ax.set(xlabel="The layer with the step", ylabel=POINTS, xticks=alone["layer"])
 
 
 def layer_axes(
@@ -168,20 +139,15 @@ def layer_axes(
     """Draw a measure by layer, of the plain model and of both sides of the step, each line `named`
     or for a legend.
     """
-    found = sides(frame, measure)
+    curves = sides(frame, measure)
     for side, (*_, colour, dash, name) in MATRIX_LOOKS.items():
-        ax.plot(found.index, found[side], dash, marker=".", color=colour, label=name)
+        ax.plot(curves.index, curves[side], dash, marker=".", color=colour, label=name)
         if named:
-            middle = found.index[len(found) // 2]
-            ax.annotate(
-                name,
-                (middle, found.loc[middle, side]),
-                (0, 4 if side == "softmax" else -10),
-                ha="center",
-                textcoords="offset points",
-                color=colour,
-                fontsize=7,
-            )
+            middle = curves.index[len(curves) // 2]
+            place = (middle, curves.loc[middle, side])
+            offset = (0, 4 if side == "softmax" else -10)
+            text = {"ha": "center", "color": colour, "fontsize": 7}
+            ax.annotate(name, place, offset, textcoords="offset points", **text)
     ax.margins(y=0.15)
-    ax.set(xlabel="Layer", ylabel=MEASURES[measure], xticks=found.index)
+    ax.set(xlabel="Layer", ylabel=MEASURES[measure], xticks=curves.index)
     return ax

@@ -94,9 +94,9 @@ def curve_rows(study: read.Study) -> Iterator[tuple[Any, ...]]:
 def accuracy_at(record: Record, steps: np.ndarray) -> np.ndarray:
     """Return the accuracy (percent, mean over two and three hops) of a run at some steps."""
     checks = record["metrics"]["curve"]
-    asked = [check["step"] for check in checks]
+    places = [check["step"] for check in checks]
     right = [np.mean([check["accuracy"][str(hops)] for hops in HOPS]) for check in checks]
-    return 100 * np.interp(steps, asked, right)
+    return 100 * np.interp(steps, places, right)
 
 
 def ratio_rows(study: read.Study) -> Iterator[tuple[Any, ...]]:

@@ -39,17 +39,18 @@ def of(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     A seed counts that has every given strength, on one kind of processor: kinds of processor
     compute apart.
     """
-    if (swept := strengths.sweep(runs)).empty:
+    swept = strengths.sweep(runs)
+    if swept.empty:
         return swept
-    ends = [(run["strength"], run["curve"][-1]) for run in runs if run["curve"]]
-    values = [
-        np.mean(end["strengths"]) if given in strengths.TAUGHT else given for given, end in ends
-    ]
-    swept = swept.assign(
-        strength=values, learned=swept["strength"].map(strengths.TAUGHT).fillna("")
-    )
-    given, pair = swept[swept["learned"] == ""], ["seed", "processor"]
-    common = given.pivot_table("loss", pair, "strength").dropna().index
+    values = []
+    for run in runs:
+        if run["curve"]:
+            taught = run["strength"] in strengths.TAUGHT
+            values.append(np.mean(run["curve"][-1]["strengths"]) if taught else run["strength"])
+    learned = swept["strength"].map(strengths.TAUGHT).fillna("")
+    swept = swept.assign(strength=values, learned=learned)
+    fixed, pair = swept[swept["learned"] == ""], ["seed", "processor"]
+    common = fixed.pivot_table("loss", pair, "strength").dropna().index
     return swept[swept.set_index(pair).index.isin(common)]
 
 
@@ -58,23 +59,13 @@ def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
     learned strengths.
     """
     fixed = frame[frame["learned"] == ""]
-    columns = (
-        {"refined": quantity}
-        if quantity in frame
-        else {side: f"{side}_{quantity}" for side in MATRIX_LOOKS}
-    )
+    columns = {side: f"{side}_{quantity}" for side in MATRIX_LOOKS}
+    if quantity in frame:
+        columns = {"refined": quantity}
     for side, column in columns.items():
         _, colour, marker = MATRIX_LOOKS[side]
-        ax.plot(
-            fixed["strength"],
-            fixed[column],
-            marker,
-            color=colour,
-            ms=3,
-            mfc="none",
-            mew=0.7,
-            ls="none",
-        )
+        dots = {"color": colour, "ms": 3, "mfc": "none", "mew": 0.7, "ls": "none"}
+        ax.plot(fixed["strength"], fixed[column], marker, **dots)
         if fixed["seed"].nunique() > 1:
             means = fixed.groupby("strength")[column].mean()
             ax.plot(means.index, means, color=colour, lw=1.2)
