@@ -63,6 +63,6 @@ def met() -> pd.DataFrame:
     gpu = on_a_gpu()
     gpu["setting"] = gpu["dtype"] + ", " + gpu["direction"]
     gpu["aim"] = gpu["length"].map(AIMS_ON_A_GPU)
-    found = pd.concat([cpu, gpu.dropna()], ignore_index=True)
-    found = found[["setting", "sequences", "length", "aim", "ratio"]]
-    return found.assign(met=found["ratio"] <= found["aim"])
+    settings = pd.concat([cpu, gpu.dropna()], ignore_index=True)
+    settings = settings[["setting", "sequences", "length", "aim", "ratio"]]
+    return settings.assign(met=settings["ratio"] <= settings["aim"])

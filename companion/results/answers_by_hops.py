@@ -21,14 +21,14 @@ EARLY = Endpoint(
     1,
     planned="accuracy on three hops at step 1000",
 )
-EARLY_DEEP = replace(EARLY, name=f"{EARLY.name} with 4 layers", planned="")
+EARLY_DEEP = EARLY.of(" with 4 layers", planned="")
 SLOPE = Endpoint(
     "change per doubling of the width",
     "points",
     -1,
     planned="slope of the primary difference over log2 of the width (32, 64, 128; 4 layers)",
 )
-SLOPE_AT_END = replace(SLOPE, name=f"{SLOPE.name} at the last step", planned="")
+SLOPE_AT_END = SLOPE.of(" at the last step", planned="")
 AHEAD = Endpoint("accuracy over training", "seeds")
 THREE_HOPS = "accuracy on three hops over training"
 KNOWN = Endpoint("three hops known at the end", "runs", of_what="runs")
@@ -129,7 +129,7 @@ def _by_depth(study: Study, runs: Runs) -> Iterator[Row]:
             right = of_depth[of_depth["algorithm"] == algorithm]["accuracy"]
             if len(right):
                 known = int((right >= accuracy_by_hops.KNOWN).sum())
-                endpoint = replace(KNOWN, name=KNOWN.name + with_layers)
+                endpoint = KNOWN.of(with_layers)
                 title = labels.algorithm_title(algorithm)
                 yield study.level(endpoint, title, known, len(right))
 
@@ -137,10 +137,10 @@ def _by_depth(study: Study, runs: Runs) -> Iterator[Row]:
 def _divided(study: Study, record: dict[str, Any]) -> Row:
     """Return how many runs know some of the three-hop paths and not the others."""
     paths = {int(hops): path for hops, path in record["metrics"]["paths"].items()}
-    found = accuracy_by_hops.by_path(record["metrics"]["multihop"], paths)
-    found = found[found["hops"] == 3]
-    some = accuracy_by_hops.divided(found)[accuracy_by_hops.RUN].drop_duplicates()
-    every = found[accuracy_by_hops.RUN].drop_duplicates()
+    paths_known = accuracy_by_hops.by_path(record["metrics"]["multihop"], paths)
+    paths_known = paths_known[paths_known["hops"] == 3]
+    some = accuracy_by_hops.divided(paths_known)[accuracy_by_hops.RUN].drop_duplicates()
+    every = paths_known[accuracy_by_hops.RUN].drop_duplicates()
     return study.level(DIVIDED, "all algorithms", len(some), len(every))
 
 
@@ -149,10 +149,10 @@ def _of_widths(study: Study) -> Iterator[Row]:
     for endpoint, at_end in ((SLOPE, False), (SLOPE_AT_END, True)):
         gaps = by_width(study, at_end=at_end)
         if not at_end:
-            for width, own in gaps.items():
-                named = replace(OVER_TRAINING, name=f"{OVER_TRAINING.name} at width {width}")
-                found = mean_interval(own.dropna().tolist())
-                yield study.row(replace(named, planned=""), CONTRAST, found)
+            for width, of_width in gaps.items():
+                named = OVER_TRAINING.of(f" at width {width}")
+                estimate = mean_interval(of_width.dropna().tolist())
+                yield study.row(replace(named, planned=""), CONTRAST, estimate)
         if len(gaps.columns) > 1:
             yield study.row(endpoint, CONTRAST, slope(gaps))
 
@@ -160,15 +160,15 @@ def _of_widths(study: Study) -> Iterator[Row]:
 def by_width(study: Study, *, at_end: bool = False) -> pd.DataFrame:
     """Return High − Original of the deepest encoders, a row a seed and a column a width."""
     compare = accuracy_by_hops.gain if at_end else accuracy_by_hops.gain_along
-    found = {}
+    columns = {}
     exams = study.runs("hops")
     for width in sorted({record["parameters"]["width"] for record in exams}):
         runs = _answered(accuracy_by_hops.planned(exams, width))
         deepest = max(run["layers"] for run in runs)
         gain = compare([run for run in runs if run["layers"] == deepest])
         if gain is not None:
-            found[width] = gain[1]
-    return pd.DataFrame(found)
+            columns[width] = gain[1]
+    return pd.DataFrame(columns)
 
 
 def slope(gaps: pd.DataFrame) -> Estimate:

@@ -42,7 +42,7 @@ def rows(study: Study) -> Iterator[Row]:
         runs = study.runs("attention", model=model)
         suffix = f", {labels.model_title(model)}" if len(models) > 1 else ""
         for measure, endpoint in ENDPOINTS.items():
-            named = replace(endpoint, name=endpoint.name + suffix)
+            named = endpoint.of(suffix)
             yield from _differences(study, runs, measure, named)
             yield from _by_task(study, runs, measure, named)
             yield from _levels(study, runs, measure, named)
@@ -51,9 +51,8 @@ def rows(study: Study) -> Iterator[Row]:
         yield from _last_entropy(study, runs, suffix)
         ratios = seed_gaps(runs, reader("column_mass_maximum"), log=True)
         if ratios:
-            named = replace(COLUMN_RATIO, name=COLUMN_RATIO.name + suffix)
-            found = geometric_interval(np.exp([*ratios.values()]))
-            yield study.row(named, "High / Original", found, model)
+            estimate = geometric_interval(np.exp([*ratios.values()]))
+            yield study.row(COLUMN_RATIO.of(suffix), "High / Original", estimate, model)
 
 
 def reader(measure: str, layers: slice = slice(None)) -> Read:
@@ -69,10 +68,10 @@ def _differences(
     """Yield each algorithm − Original over seeds, a seed being the mean of all its tasks."""
     model = runs[0]["parameters"]["model"]
     for algorithm in ("high", "low", "elemmul"):
-        found = seed_gap(runs, reader(measure), (algorithm, "original"))
-        if found is not None:
+        estimate = seed_gap(runs, reader(measure), (algorithm, "original"))
+        if estimate is not None:
             contrast = f"{labels.algorithm_title(algorithm)} − Original"
-            yield study.row(endpoint, contrast, found, model)
+            yield study.row(endpoint, contrast, estimate, model)
 
 
 def _by_task(
@@ -84,17 +83,17 @@ def _by_task(
     alike = [run for run in runs if _pair(run) not in mixed]
     gaps = by_side(alike, reader(measure))
     gaps = (gaps["high"] - gaps["original"]).dropna()
-    without = replace(endpoint, name=f"{endpoint.name} without pairs of two machines", planned="")
+    without = endpoint.of(" without pairs of two machines", planned="")
     if mixed and len(gaps):
         by_seed = gaps.groupby("seed").mean().tolist()
         yield study.row(without, CONTRAST, mean_interval(by_seed), model)
     for task in sorted({run["parameters"]["task"] for run in runs}):
         title = TASKS[task].title
-        own = [run for run in runs if run["parameters"]["task"] == task]
-        found = seed_gap(own, reader(measure))
-        if found is not None:
-            on_task = replace(endpoint, name=f"{endpoint.name} on {title}", planned="")
-            yield study.row(on_task, CONTRAST, found, model)
+        of_task = [run for run in runs if run["parameters"]["task"] == task]
+        estimate = seed_gap(of_task, reader(measure))
+        if estimate is not None:
+            on_task = endpoint.of(f" on {title}", planned="")
+            yield study.row(on_task, CONTRAST, estimate, model)
 
 
 def pairs_of_two_machines(runs: Sequence[Record]) -> set[tuple[int, str]]:
@@ -148,10 +147,10 @@ def _step(study: Study, runs: Sequence[Record], measure: str, endpoint: Endpoint
     by_seed = defaultdict(list)
     for (seed, _), change in changes.items():
         by_seed[seed].append(change["change"])
-    found = mean_interval([float(np.mean(values)) for values in by_seed.values()])
+    estimate = mean_interval([float(np.mean(values)) for values in by_seed.values()])
     of_step = replace(endpoint, planned="")
-    yield study.row(of_step, STEP, found, model)
-    yield study.level(endpoint, "High before the step", np.mean(before), found.seeds, model)
+    yield study.row(of_step, STEP, estimate, model)
+    yield study.level(endpoint, "High before the step", np.mean(before), estimate.seeds, model)
     pairs = replace(endpoint, of_what=PAIRS, unit="pairs")
     rises = sum(change["low"] > 0 for change in changes.values())
     falls = sum(change["high"] < 0 for change in changes.values())
@@ -164,18 +163,18 @@ def _by_layer(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[Row
     model = runs[0]["parameters"]["model"]
     depth = max(len(estimates.matrix(run).get("gtd") or []) for run in runs)
     for layer in range(depth):
-        found = seed_gap(runs, reader("gtd", slice(layer, layer + 1)))
-        if found is not None:
-            endpoint = replace(LAYER, name=f"{LAYER.name} {layer + 1}{suffix}")
-            yield study.row(endpoint, CONTRAST, found, model)
+        estimate = seed_gap(runs, reader("gtd", slice(layer, layer + 1)))
+        if estimate is not None:
+            endpoint = LAYER.of(f" {layer + 1}{suffix}")
+            yield study.row(endpoint, CONTRAST, estimate, model)
 
 
 def _last_entropy(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[Row]:
     """Yield High − Original of the last layer's entropy on each task."""
     model = runs[0]["parameters"]["model"]
     for task in sorted({run["parameters"]["task"] for run in runs}):
-        own = [run for run in runs if run["parameters"]["task"] == task]
-        found = seed_gap(own, reader("entropy", slice(-1, None)))
-        if found is not None:
-            name = f"{LAST_ENTROPY.name} on {TASKS[task].title}{suffix}"
-            yield study.row(replace(LAST_ENTROPY, name=name), CONTRAST, found, model)
+        of_task = [run for run in runs if run["parameters"]["task"] == task]
+        estimate = seed_gap(of_task, reader("entropy", slice(-1, None)))
+        if estimate is not None:
+            endpoint = LAST_ENTROPY.of(f" on {TASKS[task].title}{suffix}")
+            yield study.row(endpoint, CONTRAST, estimate, model)

@@ -16,6 +16,8 @@ from companion.statistics.intervals import LEVEL
 from companion.tables import FORMATS, captions, render
 
 NOT_RUN = "not run"
+# in margins from the reference, above 0 where the number lies as claimed
+TOWARD = ("toward", "toward_low", "toward_high", "toward_paper")
 COLUMNS = (
     "claim",
     "title",
@@ -34,11 +36,7 @@ COLUMNS = (
     "note",
     "p",
     "p_holm",
-    # in margins from the reference, above 0 where the number lies as claimed
-    "toward",
-    "toward_low",
-    "toward_high",
-    "toward_paper",
+    *TOWARD,
 )
 HEADS = ("Claim", "Ours [95 %]", "n", "The paper", "Outcome", "Scope")
 # of the page, a column each
@@ -54,10 +52,9 @@ def decided() -> pd.DataFrame:
     study's plan has.
     """
     rows = {row.key: row for row in table.rows()}
-    found = [
-        _of_claim(name, claim, rows) for name, claim in claims_file.read(claims_file.file()).items()
-    ]
-    frame = pd.DataFrame(found, columns=COLUMNS)
+    claims = claims_file.read(claims_file.file())
+    columns = [_of_claim(name, claim, rows) for name, claim in claims.items()]
+    frame = pd.DataFrame(columns, columns=COLUMNS)
     return frame.assign(p_holm=holm(frame["p"]), n=frame["n"].astype("Int64"))
 
 
@@ -73,11 +70,13 @@ def _of_claim(name: str, claim: Claim, rows: dict[str, Row]) -> dict[str, object
         )
     # the p-value of "within the margin" is another one
     tested = row.outcome in OUTCOMES and row.expected != 0
-    sides = {"": row.estimate, "_low": row.low, "_high": row.high, "_paper": paper}
-    toward = {f"toward{end}": _toward(claim, row, number) for end, number in sides.items()}
-    if toward["toward_low"] > toward["toward_high"]:
-        toward["toward_low"], toward["toward_high"] = toward["toward_high"], toward["toward_low"]
-    facts = {name: getattr(row, name) for name in COLUMNS if hasattr(row, name)}
+    # of a claim that something stays within the margin, what lies above the reference is below 0
+    sign = row.expected or -1
+    ends = (row.low, row.high) if sign > 0 else (row.high, row.low)
+    toward = {}
+    for column, number in zip(TOWARD, (row.estimate, *ends, paper), strict=True):
+        toward[column] = sign * (number - row.reference) / row.margin
+    facts = {column: getattr(row, column) for column in COLUMNS if hasattr(row, column)}
     facts |= {"claim": name, "title": claim.title, "paper": paper, "note": claim.note}
     return facts | toward | {"word": claim.word or row.outcome, "p": row.p if tested else nan}
 
@@ -88,19 +87,10 @@ def _row(name: str, key: str, rows: dict[str, Row]) -> Row:
     return rows[key]
 
 
-def _toward(claim: Claim, row: Row, number: float) -> float:
-    """Return a number in margins from the reference, above 0 where it lies as claimed.
-
-    Of a claim that something stays within the margin, what lies above the reference is below 0.
-    """
-    sign = row.expected or -1
-    return sign * (number - row.reference) / row.margin
-
-
 def read() -> pd.DataFrame:
     """Return the tracked claims.csv, as `decided` has it."""
-    found = pd.read_csv(paths.figures() / "claims.csv")
-    return found.astype({"n": "Int64"})
+    frame = pd.read_csv(paths.figures() / "claims.csv")
+    return frame.astype({"n": "Int64"})
 
 
 def shown(frame: pd.DataFrame) -> pd.DataFrame:

@@ -45,8 +45,8 @@ def read(path: Path) -> dict[str, Claim]:
 
 def margins() -> dict[str, float]:
     """Return the margin of each endpoint that a claim gives one, by the endpoint's part of a key."""
-    return {
-        claim.row.split("/")[1]: claim.margin
-        for claim in read(file()).values()
-        if claim.margin is not None
-    }
+    margins = {}
+    for claim in read(file()).values():
+        if claim.margin is not None:
+            margins[claim.row.split("/")[1]] = claim.margin
+    return margins

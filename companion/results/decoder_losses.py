@@ -15,7 +15,7 @@ from companion.results.study import Study
 from companion.setup import labels
 from companion.setup.sizes_and_strengths import LEAKY
 from companion.setup.tasks_and_metrics import TASKS
-from companion.statistics import Estimate, mean_interval
+from companion.statistics import Estimate, mean_interval, task_scores
 from companion.statistics.seeds import metric, seed_gap
 
 LOSS = Endpoint("log perplexity", "nats", -1, planned="primary")
@@ -41,29 +41,28 @@ def rows(study: Study) -> Iterator[Row]:
         runs = study.runs("decoder", model=model)
         suffix = f", {labels.model_title(model)}" if len(models) > 1 else ""
         for algorithm in ("high", LEAKY):
-            found = seed_gap(runs, metric("perplexity"), (algorithm, "original"), log=True)
-            if found is not None:
-                named = replace(LOSS, name=LOSS.name + suffix)
-                yield study.row(named, f"{TITLES[algorithm]} − Original", found, model)
+            estimate = seed_gap(runs, metric("perplexity"), (algorithm, "original"), log=True)
+            if estimate is not None:
+                contrast = f"{TITLES[algorithm]} − Original"
+                yield study.row(LOSS.of(suffix), contrast, estimate, model)
                 if algorithm == "high":
-                    above = replace(BESIDE_PRINTED, name=BESIDE_PRINTED.name + suffix)
-                    yield study.row(above, CONTRAST, _above_printed(found), model)
+                    above = _above_printed(estimate)
+                    yield study.row(BESIDE_PRINTED.of(suffix), CONTRAST, above, model)
         for algorithm in COMPARED:
-            own = [run for run in runs if run["parameters"]["algorithm"] == algorithm]
-            if own:
-                yield from _levels(study, own, suffix)
+            of_algorithm = [run for run in runs if run["parameters"]["algorithm"] == algorithm]
+            if of_algorithm:
+                yield from _levels(study, of_algorithm, suffix)
         strength = max(run["parameters"]["strength"] or 0 for run in runs)
-        named = replace(STRENGTH, name=STRENGTH.name + suffix)
-        yield study.level(named, "High", strength, model=model)
+        yield study.level(STRENGTH.of(suffix), "High", strength, model=model)
         for task in ("race", "boolq"):
             yield from _answers(study, runs, task, suffix)
 
 
-def _above_printed(found: Estimate) -> Estimate:
+def _above_printed(difference: Estimate) -> Estimate:
     """Return a difference of log perplexities minus the smallest fall that the paper prints."""
     fall = float(comparisons.perplexities(numbers.load())["fall"].min())
-    low, high = found.low + fall, found.high + fall
-    return replace(found, value=found.value + fall, low=low, high=high)
+    low, high = difference.low + fall, difference.high + fall
+    return replace(difference, value=difference.value + fall, low=low, high=high)
 
 
 # the form of a decoder in a contrast: its title without brackets
@@ -78,23 +77,21 @@ def _levels(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[Row]:
     title = TITLES[runs[0]["parameters"]["algorithm"]]
     model = runs[0]["parameters"]["model"]
     losses = [log(run["metrics"]["perplexity"]) for run in runs]
-    perplexity = replace(PERPLEXITY, name=PERPLEXITY.name + suffix)
-    yield study.level(perplexity, title, np.exp(np.mean(losses)), len(losses), model)
+    perplexity = np.exp(np.mean(losses))
+    yield study.level(PERPLEXITY.of(suffix), title, perplexity, len(losses), model)
     start = runs[0]["metrics"]["curve"][0]
-    yield study.level(replace(UNTRAINED, name=UNTRAINED.name + suffix), title, start["loss"], 1)
+    yield study.level(UNTRAINED.of(suffix), title, start["loss"], 1)
     leaks = [run["metrics"]["leak"] for run in runs if run["metrics"].get("leak")]
     for endpoint, name in ((FULL_PASS, "full_pass"), (PREFIXES, "prefixes")):
         values = [leak[name] for leak in leaks]
         if values:
-            named = replace(endpoint, name=endpoint.name + suffix)
-            yield study.level(named, title, np.mean(values), len(values), model)
+            yield study.level(endpoint.of(suffix), title, np.mean(values), len(values), model)
     if title == TITLES[LEAKY] and len(leaks) == 1:
-        named = replace(LEAK, name=LEAK.name + suffix)
-        yield study.row(named, title, mean_interval(leaks[0]["by_block"]), model)
+        leak = mean_interval(leaks[0]["by_block"])
+        yield study.row(LEAK.of(suffix), title, leak, model)
         positions = leaks[0].get("by_position") or []
         leaky = sum(position > LEAST_LEAK for position in positions)
-        named = replace(POSITIONS, name=POSITIONS.name + suffix)
-        yield study.level(named, title, leaky, len(positions), model)
+        yield study.level(POSITIONS.of(suffix), title, leaky, len(positions), model)
 
 
 def _answers(study: Study, runs: Sequence[Record], task: str, suffix: str) -> Iterator[Row]:
@@ -102,21 +99,16 @@ def _answers(study: Study, runs: Sequence[Record], task: str, suffix: str) -> It
     all items.
     """
     model = runs[0]["parameters"]["model"]
-    title = TASKS[task].title
-    found = seed_gap(runs, metric("tasks", task, "headline"))
-    if found is not None:
-        named = replace(ACCURACY, name=f"{ACCURACY.name} on {title}{suffix}")
-        yield study.row(named, CONTRAST, found, model)
+    on_task = f" on {TASKS[task].title}{suffix}"
+    accuracy = ACCURACY.of(on_task)
+    estimate = seed_gap(runs, metric("tasks", task, "headline"))
+    if estimate is not None:
+        yield study.row(accuracy, CONTRAST, estimate, model)
     causal = [run for run in runs if run["parameters"]["algorithm"] != LEAKY]
-    answers = [
-        tasks[task] for run in causal if task in (tasks := run["metrics"].get("tasks") or {})
-    ]
+    answers = task_scores.entries(causal, task)
     if answers:
         constant = sum(bool(answer["constant"]) for answer in answers)
-        named = replace(CONSTANT, name=f"{CONSTANT.name} on {title}{suffix}")
-        yield study.level(named, "Original and High", constant, len(answers), model)
-        yield study.level(
-            replace(ACCURACY, name=f"{ACCURACY.name} on {title}{suffix}"),
-            "always the most frequent answer",
-            answers[0]["majority"],
-        )
+        endpoint = CONSTANT.of(on_task)
+        yield study.level(endpoint, "Original and High", constant, len(answers), model)
+        majority = answers[0]["majority"]
+        yield study.level(accuracy, "always the most frequent answer", majority)

@@ -1,7 +1,6 @@
 """Rows of GTD beside other numbers: graph measures over heads, performance over checkpoints."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -55,18 +54,20 @@ def _graphs(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[Row]:
     allow.
     """
     model = runs[0]["parameters"]["model"]
-    own = [run for run in runs if run["parameters"]["task"] == GRAPHS_OF]
-    own = [run for run in own if run["parameters"]["algorithm"] in labels.PAPER_ALGORITHMS]
+    selected = [run for run in runs if run["parameters"]["task"] == GRAPHS_OF]
+    selected = [
+        run for run in selected if run["parameters"]["algorithm"] in labels.PAPER_ALGORITHMS
+    ]
     for measure, endpoint in GRAPHS.items():
         by_seed: dict[int, list[float]] = {}
-        for run in own:
+        for run in selected:
             z = fisher(run, measure)
             if z is not None:
                 by_seed.setdefault(run["parameters"]["seed"], []).append(z)
         if not by_seed:
             continue
-        heads = np.median([np.size(estimates.matrix(run)["gtd"]) for run in own])
-        named = replace(endpoint, name=endpoint.name + suffix)
+        heads = np.median([np.size(estimates.matrix(run)["gtd"]) for run in selected])
+        named = endpoint.of(suffix)
         yield study.row(named, HEADS, over_heads(list(by_seed.values()), heads), model)
 
 
@@ -82,17 +83,16 @@ def fisher(run: Record, measure: str) -> float | None:
     defined.
     """
     matrix = estimates.matrix(run)
-    gtd, other = (
-        pd.Series(np.ravel(matrix.get(name) or []), dtype=float) for name in ("gtd", measure)
-    )
-    r = gtd.corr(other, min_periods=3)
+    gtd = pd.Series(np.ravel(matrix.get("gtd") or []), dtype=float)
+    values = pd.Series(np.ravel(matrix.get(measure) or []), dtype=float)
+    r = gtd.corr(values, min_periods=3)
     return None if np.isnan(r) else float(np.arctanh(r))
 
 
-def as_r(found: Estimate) -> Estimate:
+def as_r(estimate: Estimate) -> Estimate:
     """Return an estimate on Fisher's scale as a correlation, with the p-value that it has there."""
-    value, low, high = np.tanh([found.value, found.low, found.high]).tolist()
-    return Estimate(value, low, high, found.seeds, found.items, sign_test=found.p)
+    value, low, high = np.tanh([estimate.value, estimate.low, estimate.high]).tolist()
+    return Estimate(value, low, high, estimate.seeds, estimate.items, sign_test=estimate.p)
 
 
 def _performance(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[Row]:
@@ -103,15 +103,14 @@ def _performance(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[
         if (task == "wikitext") != trained:
             continue
         points = trajectories.checkpoints(runs, model, task)
-        named = replace(PERFORMANCE[task], name=PERFORMANCE[task].name + suffix)
-        found = trajectories.on_fisher_scale(points)
-        if found is not None:
-            yield study.row(named, CHECKPOINTS, as_r(found), model)
+        named = PERFORMANCE[task].of(suffix)
+        estimate = trajectories.on_fisher_scale(points)
+        if estimate is not None:
+            yield study.row(named, CHECKPOINTS, as_r(estimate), model)
         if task == "wikitext":
             cross = trajectories.on_fisher_scale(points, "cross_gtd")
             if cross is not None:
-                named = replace(CROSS, name=CROSS.name + suffix)
-                yield study.row(named, CHECKPOINTS, as_r(cross), model)
+                yield study.row(CROSS.of(suffix), CHECKPOINTS, as_r(cross), model)
 
 
 def without_structure() -> Iterator[Row]:

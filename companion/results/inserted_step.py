@@ -46,7 +46,7 @@ def scores(study: Study) -> pd.DataFrame:
     """Return one row a fine-tuned run that did not fail: arm, task, seed, machine, score (percent),
     the score after each epoch, and the bag of words' ("floor").
     """
-    found = []
+    table = []
     runs = study.runs("retrofit")
     kind = kinds(run["device"]["name"] for run in runs)
     for run in runs:
@@ -60,8 +60,8 @@ def scores(study: Study) -> pd.DataFrame:
         headline = TASKS[parameters["task"]].headline
         for number, epoch in enumerate(metrics["epochs"], 1):
             row[f"epoch {number}"] = epoch["scores"][headline]
-        found.append(row)
-    return pd.DataFrame(found)
+        table.append(row)
+    return pd.DataFrame(table)
 
 
 def gaps(
@@ -71,16 +71,18 @@ def gaps(
 
     `alike`: of pairs of one kind of machine and one precision alone.
     """
-    own = frame[frame["arm"].isin(arms)]
+    scores = frame[frame["arm"].isin(arms)]
     if alike:
-        own = own[own.groupby(["seed", "task"])["machine"].transform("nunique") == 1]
-    wide = own.pivot(index=["seed", "task"], columns="arm", values=column).reindex(columns=[*arms])
+        scores = scores[scores.groupby(["seed", "task"])["machine"].transform("nunique") == 1]
+    wide = scores.pivot(index=["seed", "task"], columns="arm", values=column).reindex(
+        columns=[*arms]
+    )
     return (wide[arms[0]] - wide[arms[1]]).dropna()
 
 
-def over_tasks(found: pd.Series, tasks: list[str]) -> Estimate | None:
+def over_tasks(differences: pd.Series, tasks: list[str]) -> Estimate | None:
     """Return the mean over seeds of their means over tasks, of the seeds that have all of them."""
-    by_seed = found.unstack("task").reindex(columns=tasks).dropna().mean(axis=1)
+    by_seed = differences.unstack("task").reindex(columns=tasks).dropna().mean(axis=1)
     return mean_interval(by_seed.tolist()) if len(by_seed) else None
 
 
@@ -101,20 +103,20 @@ def _fine_tuned(study: Study) -> Iterator[Row]:
             continue
         contrast = f"{title(study, arm)} − Original"
         endpoint = MEAN if arm in ("high", "uniform") else replace(MEAN, planned=OF_ARM)
-        found = over_tasks(gaps(frame, (arm, "original")), tasks)
-        if found is not None:
-            yield study.row(endpoint, contrast, found, model)
-        yield from _alike(study, frame, (arm, "original"), found)
+        estimate = over_tasks(gaps(frame, (arm, "original")), tasks)
+        if estimate is not None:
+            yield study.row(endpoint, contrast, estimate, model)
+        yield from _alike(study, frame, (arm, "original"), estimate)
     beside = over_tasks(gaps(frame, ("high", "uniform")), tasks)
     if beside is not None:
         yield study.row(replace(MEAN, planned=""), "High − Uniform", beside, model)
         yield from _alike(study, frame, ("high", "uniform"), beside)
     epochs = [name for name in frame if name.startswith("epoch ")]
     for epoch in epochs[:-1]:
-        endpoint = replace(MEAN, name=f"{MEAN.name} after {epoch}", planned=OF_EPOCH)
-        found = over_tasks(gaps(frame, ("high", "original"), epoch), tasks)
-        if found is not None:
-            yield study.row(endpoint, CONTRAST, found, model)
+        endpoint = MEAN.of(f" after {epoch}", planned=OF_EPOCH)
+        estimate = over_tasks(gaps(frame, ("high", "original"), epoch), tasks)
+        if estimate is not None:
+            yield study.row(endpoint, CONTRAST, estimate, model)
     yield from _by_task(study, frame, tasks)
     plain = frame[(frame["arm"] == "original") & frame["task"].isin(tasks)]
     for column, what in (("score", "Original"), ("floor", "bag of words")):
@@ -137,17 +139,17 @@ def _alike(
     """Yield the mean of the seeds whose pairs all come from one kind of machine, where these are
     fewer.
     """
-    found = over_tasks(gaps(frame, arms, alike=True), _tasks(study, frame))
-    if found is not None and every is not None and found.seeds < every.seeds:
-        endpoint = replace(MEAN, name=f"{MEAN.name} in pairs of one kind of machine", planned="")
+    estimate = over_tasks(gaps(frame, arms, alike=True), _tasks(study, frame))
+    if estimate is not None and every is not None and estimate.seeds < every.seeds:
+        endpoint = MEAN.of(" in pairs of one kind of machine", planned="")
         contrast = f"{title(study, arms[0])} − {title(study, arms[1])}"
-        yield study.row(endpoint, contrast, found, "minilm", "post hoc")
+        yield study.row(endpoint, contrast, estimate, "minilm", "post hoc")
 
 
 def _by_task(study: Study, frame: pd.DataFrame, tasks: list[str]) -> Iterator[Row]:
     """Yield High − Original on each task, over the seeds that have it."""
-    found = gaps(frame, ("high", "original"))
-    for task, values in found.groupby("task"):
+    differences = gaps(frame, ("high", "original"))
+    for task, values in differences.groupby("task"):
         planned = OF_TASK.planned if task in tasks else LONG_TASK
         endpoint = replace(OF_TASK, name=f"score on {TASKS[task].title}", planned=planned)
         yield study.row(endpoint, CONTRAST, mean_interval(values.tolist()), "minilm")
@@ -167,12 +169,12 @@ def _similarity(study: Study, run: Record) -> Iterator[Row]:
             yield study.level(levels, "Original", arm["spearman"], pairs, model)
             continue
         strength = f" at {arm['strength']:g}" if arm["strength"] else ""
-        found = Estimate(arm["difference"], *arm["interval"], pairs)
-        yield study.row(SIMILARITY, f"{algorithm}{strength} − Original", found, model)
+        estimate = Estimate(arm["difference"], *arm["interval"], pairs)
+        yield study.row(SIMILARITY, f"{algorithm}{strength} − Original", estimate, model)
     for alone in metrics["one_layer"]:
-        found = Estimate(alone["difference"], *alone["interval"], pairs)
-        endpoint = replace(ONE_LAYER, name=f"{ONE_LAYER.name}, {alone['layer']}")
-        yield study.row(endpoint, CONTRAST, found, model)
+        estimate = Estimate(alone["difference"], *alone["interval"], pairs)
+        endpoint = ONE_LAYER.of(f", {alone['layer']}")
+        yield study.row(endpoint, CONTRAST, estimate, model)
 
 
 def _layers(study: Study, run: Record) -> Iterator[Row]:
@@ -200,17 +202,17 @@ def _decoder(study: Study) -> Iterator[Row]:
             contrast = f"High at {strength:g} − Original"
             before, after = by_strength[0.0], by_strength[strength]
             if task == "wikipedia":
-                found = _over_samples(after["losses"], before["losses"], 1)
-                yield study.row(BLOCKS, contrast, found, "smollm2")
+                estimate = _over_samples(after["losses"], before["losses"], 1)
+                yield study.row(BLOCKS, contrast, estimate, "smollm2")
             else:
-                found = _over_samples(after["outcomes"], before["outcomes"], 100)
-                endpoint = replace(ANSWERS, name=f"{ANSWERS.name} on {TASKS[task].title}")
-                yield study.row(endpoint, contrast, found, "smollm2")
+                estimate = _over_samples(after["outcomes"], before["outcomes"], 100)
+                endpoint = ANSWERS.of(f" on {TASKS[task].title}")
+                yield study.row(endpoint, contrast, estimate, "smollm2")
 
 
 def _over_samples(after: list[float], before: list[float], unit: float) -> Estimate:
-    found = over_samples(unit * (np.asarray(after) - np.asarray(before)))
-    return replace(found, seeds=found.items)
+    estimate = over_samples(unit * (np.asarray(after) - np.asarray(before)))
+    return replace(estimate, seeds=estimate.items)
 
 
 def _novel(study: Study) -> Iterator[Row]:
@@ -222,5 +224,5 @@ def _novel(study: Study) -> Iterator[Row]:
     for row in pd.read_csv(file).itertuples():
         if row.strength:
             ends = (100 * (ratio - 1) for ratio in (row.ratio, row.ratio_low, row.ratio_high))
-            found = Estimate(*ends, row.texts)
-            yield study.row(PERPLEXITY, f"High at {row.strength:g} − Original", found, "smollm2")
+            estimate = Estimate(*ends, row.texts)
+            yield study.row(PERPLEXITY, f"High at {row.strength:g} − Original", estimate, "smollm2")

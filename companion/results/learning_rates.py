@@ -54,15 +54,17 @@ def rows() -> Iterator[Row]:
 
 def _read(study: Study, reading: learning.Reading, planned: str) -> Row:
     """Return a reading of the plan's rule as a row, with its plain interval."""
-    found = reading.row
-    endpoint = Endpoint(found.endpoint, "ratio of steps", -1, reference=1.0)
-    estimate = Estimate(found.estimate, found.low, found.high, found.n, sign_test=reading.p)
-    row = study.row(endpoint, _sides(found.contrast), estimate)
+    compared = reading.row
+    endpoint = Endpoint(compared.endpoint, "ratio of steps", -1, reference=1.0)
+    estimate = Estimate(
+        compared.estimate, compared.low, compared.high, compared.n, sign_test=reading.p
+    )
+    row = study.row(endpoint, _sides(compared.contrast), estimate)
     low, high = reading.interval
     rule = f"plan: {100 * reading.level:.3g} % interval [{low:.4g}, {high:.4g}] below 1"
     if planned == "secondary":
         rule = f"plan: Holm over the secondary contrasts, p = {reading.adjusted:.2g}"
-    never = f"never there: {len(found.unreached)}" if found.unreached else ""
+    never = f"never there: {len(compared.unreached)}" if compared.unreached else ""
     return replace(
         row,
         margin=study.plan.primary.margin if study.plan else nan,

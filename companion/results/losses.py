@@ -3,7 +3,6 @@ trunk.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import log
 
 import numpy as np
@@ -71,32 +70,28 @@ def _losses(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[Row]:
     """Yield the last held-out loss of each algorithm − Original's, and its mean."""
     model = runs[0]["parameters"]["model"]
     algorithms = [name for name in labels.ALGORITHMS if _of(runs, name)]
-    for endpoint, read in (
-        (LOSS, metric("perplexity")),
-        (ON_WIKITEXT, metric("wikitext", "perplexity")),
-    ):
-        named = replace(endpoint, name=endpoint.name + suffix)
+    on_wikitext = metric("wikitext", "perplexity")
+    for endpoint, read in ((LOSS, metric("perplexity")), (ON_WIKITEXT, on_wikitext)):
+        named = endpoint.of(suffix)
         for algorithm in algorithms:
             title = labels.algorithm_title(algorithm)
             if algorithm != "original":
-                found = seed_gap(runs, read, (algorithm, "original"), log=True)
-                if found is not None:
-                    yield study.row(named, f"{title} − Original", found, model)
-            losses = [log(value) for run in _of(runs, algorithm) if (value := read(run))]
+                estimate = seed_gap(runs, read, (algorithm, "original"), log=True)
+                if estimate is not None:
+                    yield study.row(named, f"{title} − Original", estimate, model)
+            perplexities = [read(run) for run in _of(runs, algorithm)]
+            losses = [log(value) for value in perplexities if value]
             if losses:
                 yield study.level(named, title, np.mean(losses), len(losses), model)
     metrics = [run["metrics"] for run in runs]
-    parameters = max(found.get("parameters") or 0 for found in metrics)
-    tokens = max(found.get("tokens") or 0 for found in metrics)
+    parameters = max(metric.get("parameters") or 0 for metric in metrics)
+    tokens = max(metric.get("tokens") or 0 for metric in metrics)
     strength = max(run["parameters"]["strength"] or 0 for run in runs)
-    for endpoint, what, value in (
-        (PARAMETERS, "largest", parameters / 1e6),
-        (TOKENS, "most", tokens / 1e6),
-        (STRENGTH, "High", strength),
-        (SEQUENCES, "measured", metrics[0].get("sequences") or 0),
-    ):
-        named = replace(endpoint, name=endpoint.name + suffix)
-        yield study.level(named, what, value, model=model)
+    sequences = metrics[0].get("sequences") or 0
+    yield study.level(PARAMETERS.of(suffix), "largest", parameters / 1e6, model=model)
+    yield study.level(TOKENS.of(suffix), "most", tokens / 1e6, model=model)
+    yield study.level(STRENGTH.of(suffix), "High", strength, model=model)
+    yield study.level(SEQUENCES.of(suffix), "measured", sequences, model=model)
 
 
 def _of(runs: Sequence[Record], algorithm: str) -> list[Record]:
@@ -115,22 +110,21 @@ def _starts(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[Row]:
         if {"high", "original"} <= set(wide):
             ratios = (wide["high"] / wide["original"]).dropna()
             if len(ratios):
-                named = replace(endpoint, name=endpoint.name + suffix)
-                yield study.row(named, "High / Original", geometric_interval(ratios), model)
+                estimate = geometric_interval(ratios)
+                yield study.row(endpoint.of(suffix), "High / Original", estimate, model)
     begun = trajectories.starts(runs).query("algorithm != 'elemmul'").dropna()
     if len(begun) >= trajectories.FEW:
         r = float(np.corrcoef(begun["start"], begun["end"])[0, 1])
-        named = replace(START_AND_END, name=START_AND_END.name + suffix)
-        yield study.level(named, "all but ElemMul", r, len(begun), model)
+        yield study.level(START_AND_END.of(suffix), "all but ElemMul", r, len(begun), model)
 
 
 def _reruns(study: Study) -> Iterator[Row]:
     """Yield how far a re-run of the same seed ends from the first run, at most."""
     pairs = tracked.repeats().query("study == @study.name")
     names = {run["name"] for run in study.records if run["stage"] in ("pretrain", "branched")}
-    own = pairs[pairs["record"].isin(names)]
-    if len(own):
-        apart = (own["second"] - own["first"]).abs()
+    reruns = pairs[pairs["record"].isin(names)]
+    if len(reruns):
+        apart = (reruns["second"] - reruns["first"]).abs()
         yield study.level(RERUN, "second − first at most", apart.max(), len(apart))
 
 
@@ -163,8 +157,8 @@ def _strengths(study: Study, run: Record) -> Iterator[Row]:
             unlike = int((compared["p_holm"] < LEVEL).sum())
             yield study.level(UNLIKE, "unlike 0 after Holm", unlike, len(compared), model)
     if metrics.get("larger"):
-        found = sizes(run)
-        gaps = (found["refined"] - found["plain"]).tolist()
+        pairs = strengths.pairs(strengths.by_size(run))
+        gaps = (pairs["refined"] - pairs["plain"]).tolist()
         yield study.row(SIZES, CONTRAST, mean_interval(gaps))
 
 
@@ -176,12 +170,5 @@ def _ends_of_sweep(study: Study, fixed: pd.DataFrame, model: str) -> Iterator[Ro
         wide = fixed.pivot(index=["seed", "processor"], columns="strength", values=column).dropna()
         least, most = wide.columns[[0, -1]]
         if len(wide) and most > least:
-            found = mean_interval((wide[most] - wide[least]).tolist())
-            yield study.row(endpoint, f"{most:g} − {least:g}", found, model)
-
-
-def sizes(run: Record) -> pd.DataFrame:
-    """Return the pairs of runs of every size that a record of notebook 12 has, with High and
-    without.
-    """
-    return strengths.pairs(strengths.by_size(run))
+            estimate = mean_interval((wide[most] - wide[least]).tolist())
+            yield study.row(endpoint, f"{most:g} − {least:g}", estimate, model)

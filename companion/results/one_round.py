@@ -14,7 +14,7 @@ from companion.studies.strengths import read as strengths
 
 COLUMN = Endpoint("largest column sum of one encoder", "")
 LEFT = Endpoint("distance to settled beliefs", "share")
-TOKEN = Endpoint("column sum of {}", "", of_what="occurrences")
+TOKEN = Endpoint("column sum of ", "", of_what="occurrences")
 GAINING = Endpoint("tokens that gain", "tokens", of_what="tokens")
 MOVED = Endpoint("mass moved and largest column sum", "Spearman's ρ", of_what="heads")
 LEARNED = Endpoint("strengths learned per head", "heads", of_what="heads")
@@ -38,8 +38,7 @@ def _tokens(study: Study, run: Record) -> Iterator[Row]:
     tokens = run["metrics"].get("tokens") or []
     for token in tokens:
         if token["token"] in SPECIAL:
-            name = TOKEN.name.format(SPECIAL[token["token"]])
-            endpoint = Endpoint(name, "", of_what=TOKEN.of_what)
+            endpoint = TOKEN.of(SPECIAL[token["token"]])
             for when in ("before", "after"):
                 yield study.level(endpoint, when, token[when], token["count"], model)
     if tokens:
@@ -55,11 +54,11 @@ def _round(study: Study, run: Record) -> Iterator[Row]:
     """Yield the largest column before the step, after it and settled, at the model's own λ."""
     model = run["parameters"]["model"]
     rounds = (run["metrics"].get("one_round") or {}).get("this model") or []
-    for found in rounds:
-        if found["strength"] == strength_of(model):
+    for strength in rounds:
+        if strength["strength"] == strength_of(model):
             for when in ("before", "after", "settled"):
-                yield study.level(COLUMN, when, found[when], model=model)
-            yield study.level(LEFT, "after one round", found["left"], model=model)
+                yield study.level(COLUMN, when, strength[when], model=model)
+            yield study.level(LEFT, "after one round", strength["left"], model=model)
 
 
 def _learned(study: Study, run: Record) -> Iterator[Row]:

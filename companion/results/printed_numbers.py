@@ -26,16 +26,11 @@ SPARSITIES = ("C42", "C41")
 def rows() -> Iterator[Row]:
     """Yield the paper's numbers for BERT-Mini, and the ends of those that it prints for each size."""
     paper, study = numbers.load(), Study("printed", (), data="printed numbers")
-    for endpoint, number, metric in (
-        (GTD, 1, "GTD"),
-        (INDIRECT, 1, "IE"),
-        (GLUE, 2, PRINTED["glue"]),
-    ):
-        sides = [
-            paper.value(number, model=SIZE, algorithm=name, metric=metric)
-            for name in ("High", "Original")
-        ]
-        yield study.level(endpoint, CONTRAST, sides[0] - sides[1])
+    printed = ((GTD, 1, "GTD"), (INDIRECT, 1, "IE"), (GLUE, 2, PRINTED["glue"]))
+    for endpoint, number, metric in printed:
+        high = paper.value(number, model=SIZE, algorithm="High", metric=metric)
+        plain = paper.value(number, model=SIZE, algorithm="Original", metric=metric)
+        yield study.level(endpoint, CONTRAST, high - plain)
     high, plain = (paper.claim(name) for name in SPARSITIES)
     yield study.level(SPARSITY, CONTRAST, high - plain)
     yield study.level(CLUSTERING, "over heads", paper.claim("C18"))

@@ -5,8 +5,9 @@ that the paper claims, *contradicted* where it lies on the other one, *no effect
 the margin, and *open* otherwise. A level, and a number of a single seed, has no outcome.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, nan
+from typing import Any
 
 from scipy import stats
 
@@ -60,6 +61,10 @@ class Endpoint:
     planned: str = ""
     reference: float = 0.0
 
+    def of(self, suffix: str, **changes: Any) -> "Endpoint":
+        """Return the endpoint with a longer name, of one model or task say, and other changes."""
+        return replace(self, name=self.name + suffix, **changes)
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -90,8 +95,10 @@ class Rule:
             narrow = tuple(end - reference for end in ends(estimate, 1 - 2 * LEVEL))
         within = -self.margin < narrow[0] and narrow[1] < self.margin
         if expected == 0:
+            if within:
+                return SUPPORTED
             beyond = low > self.margin or high < -self.margin
-            return SUPPORTED if within else CONTRADICTED if beyond else OPEN
+            return CONTRADICTED if beyond else OPEN
         if low > 0 or high < 0:
             return SUPPORTED if (low > 0) == (expected > 0) else CONTRADICTED
         return NO_EFFECT if within else OPEN
@@ -106,7 +113,8 @@ class Rule:
             readings = ", ".join(map(str, self.readings))
             level = f"{level} [{low:.4g}, {high:.4g}] (readings at {readings})"
         side = {1: "above", -1: "below", 0: "within the margin of"}[self.endpoint.expected]
-        return f"{'plan' if self.planned else 'plain'}: {level} {side} {self.endpoint.reference:g}"
+        kind = "plan" if self.planned else "plain"
+        return f"{kind}: {level} {side} {self.endpoint.reference:g}"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ length.
 """
 
 from collections.abc import Iterator
-from math import nan
+from dataclasses import replace
 
 from companion.results.row import Row
 from companion.results.study import Study
@@ -40,8 +40,7 @@ def _changes(study: Study) -> Iterator[Row]:
         arm, _, strength = change.contrast.removesuffix(" - original").partition(" at ")
         task = TASKS.get(change.endpoint)
         endpoint = f"score on {task.title}" if task else change.endpoint
-        decides = change.planned != "exploratory"
-        yield Row(
+        row = Row(
             study.name,
             f"{labels.model_title(change.model)}, {endpoint}",
             change.unit,
@@ -52,12 +51,12 @@ def _changes(study: Study) -> Iterator[Row]:
             change.n,
             change.of_what,
             change.margin,
-            change.planned if decides else "",
-            RULE if decides else "",
-            change.outcome if decides else "",
-            study.scope(change.model),
-            "" if decides else "exploratory",
+            scope=study.scope(change.model),
         )
+        if change.planned == "exploratory":
+            yield replace(row, note="exploratory")
+        else:
+            yield replace(row, planned=change.planned, rule=RULE, outcome=change.outcome)
 
 
 def _dose(study: Study) -> Iterator[Row]:
@@ -66,46 +65,32 @@ def _dose(study: Study) -> Iterator[Row]:
     """
     section = plan.studies()["dose"]
     passages = curves.measured(study.records)
+    counts = passages.groupby("model")["passage"].nunique()
     intervals = curves.share_intervals(passages).set_index(["model", "curve"])
     shares = curves.shares(passages)
     for entry in shares.to_dict("records"):
-        name = labels.model_title(entry["model"])
-        ends = intervals.loc[(entry["model"], entry["curve"])]
+        model, curve = entry["model"], entry["curve"]
         for axis, words in AXES.items():
-            low, high = (ends["low"], ends["high"]) if axis == "λ L" else (nan, nan)
-            endpoint = f"{name}, R² of the {entry['curve']} by {words}"
-            of_model = passages[passages["model"] == entry["model"]]
-            count = of_model["passage"].nunique()
-            yield Row(
-                study.name,
-                endpoint,
-                "1",
-                "High",
-                entry[axis],
-                low,
-                high,
-                count,
-                "passages",
-                scope=section.scope,
-            )
-    outcome = "supported" if curves.answer(shares) == "λ L" else "contradicted"
+            endpoint = f"{labels.model_title(model)}, R² of the {curve} by {words}"
+            row = Row(study.name, endpoint, "1", "High", entry[axis], scope=section.scope)
+            row = replace(row, n=int(counts[model]), of_what="passages")
+            if axis == "λ L":
+                row = replace(row, **intervals.loc[(model, curve)])
+            yield row
     least = shares.loc[shares["λ L"].idxmin()]
-    ends = intervals.loc[(least["model"], least["curve"])]
-    of_model = passages[passages["model"] == least["model"]]
     yield Row(
         study.name,
         "least R² by dose",
         "1",
         "High",
         least["λ L"],
-        ends["low"],
-        ends["high"],
-        of_model["passage"].nunique(),
-        "passages",
-        section.primary.margin,
+        **intervals.loc[(least["model"], least["curve"])],
+        n=int(counts[least["model"]]),
+        of_what="passages",
+        margin=section.primary.margin,
         planned="primary",
         rule="plan: all at least 0.9 and above those by strength",
-        outcome=outcome,
+        outcome="supported" if curves.answer(shares) == "λ L" else "contradicted",
         scope=section.scope,
     )
     for entry in curves.which_strength(passages).to_dict("records"):

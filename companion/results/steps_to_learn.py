@@ -4,7 +4,7 @@ Found after the runs of these exams, whose planned endpoint was another one.
 """
 
 from collections.abc import Iterable, Iterator
-from math import log
+from math import log, nan
 
 from scipy import stats
 
@@ -22,39 +22,40 @@ PAIRS_ALONE = "pairs that both get there"
 
 def rows(study: Study) -> Iterator[Row]:
     """Yield the time to learn in one study's exams."""
-    own = [run for stage in ("hops", "beyond") for run in study.runs(stage)]
-    yield from _named(study, earlier.rows({study.name: own}) if own else ())
+    exams = [run for stage in ("hops", "beyond") for run in study.runs(stage)]
+    yield from _named(study, earlier.rows({study.name: exams}) if exams else ())
 
 
 def of_both_exams() -> Iterator[Row]:
     """Yield the time to learn over the seeds of both tracked exams together, at the width that both
     have.
     """
-    exams = {study.name: study.records for study in tracked_studies()}
-    both = {name: exams[name] for name in earlier.STUDIES if name in exams}
-    title = " and ".join(both)
-    (one, *_) = (study for study in tracked_studies() if study.name in both)
-    together = Study(title, (), data=one.scope())
-    every = earlier.rows(both)
-    yield from _named(together, (row for row in every if row.study == title and len(both) > 1))
+    studies = {study.name: study for study in tracked_studies()}
+    names = [name for name in earlier.STUDIES if name in studies]
+    if len(names) < 2:
+        return
+    title = " and ".join(names)
+    together = Study(title, (), data=studies[min(names)].scope())
+    compared = earlier.rows({name: studies[name].records for name in names})
+    yield from _named(together, (row for row in compared if row.study == title))
 
 
 def _named(study: Study, compared: Iterable[Compared]) -> Iterator[Row]:
     """Yield comparisons as rows of the table; those of runs that never get there are left out."""
-    for found in compared:
-        if found.endpoint.endswith(PAIRS_ALONE) or not found.n:
+    for ratio in compared:
+        if ratio.endpoint.endswith(PAIRS_ALONE) or not ratio.n:
             continue
-        endpoint = Endpoint(found.endpoint, "ratio of steps", -1, reference=1.0)
-        sides = map(labels.algorithm_title, found.contrast.split(" / "))
-        note = f"post hoc; never there: {len(found.unreached)}" if found.unreached else "post hoc"
-        yield study.row(endpoint, " / ".join(sides), _estimate(found), note=note)
+        endpoint = Endpoint(ratio.endpoint, "ratio of steps", -1, reference=1.0)
+        sides = map(labels.algorithm_title, ratio.contrast.split(" / "))
+        note = f"post hoc; never there: {len(ratio.unreached)}" if ratio.unreached else "post hoc"
+        yield study.row(endpoint, " / ".join(sides), _estimate(ratio), note=note)
 
 
-def _estimate(found: Compared) -> Estimate:
+def _estimate(ratio: Compared) -> Estimate:
     """Return a ratio with its interval and the p-value that it has on the scale of logarithms."""
-    p = float("nan")
-    if found.n > 1:
-        half = (log(found.high) - log(found.low)) / 2
-        error = half / stats.t.ppf(TAILS[1], found.n - 1)
-        p = float(2 * stats.t.sf(abs(log(found.estimate)) / error, found.n - 1)) if error else p
-    return Estimate(found.estimate, found.low, found.high, found.n, sign_test=p)
+    p = nan
+    if ratio.n > 1 and ratio.high > ratio.low:
+        half = (log(ratio.high) - log(ratio.low)) / 2
+        error = half / stats.t.ppf(TAILS[1], ratio.n - 1)
+        p = float(2 * stats.t.sf(abs(log(ratio.estimate)) / error, ratio.n - 1))
+    return Estimate(ratio.estimate, ratio.low, ratio.high, ratio.n, sign_test=p)

@@ -1,7 +1,7 @@
 """A tracked study: its records, what its own file or its plan says of it, and rows made of both."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import nan
 from typing import Any
@@ -54,7 +54,7 @@ class Study:
         return ", ".join(filter(None, (self.data, shape)))
 
     def row(
-        self, endpoint: Endpoint, contrast: str, found: Estimate, model: str = "", note: str = ""
+        self, endpoint: Endpoint, contrast: str, estimate: Estimate, model: str = "", note: str = ""
     ) -> Row:
         """Return the row of a comparison: its plain interval, and the outcome by the rule that holds
         for it.
@@ -63,28 +63,28 @@ class Study:
         margin = claims_file.margins().get(slug(endpoint.name), nan)
         if entry is not None and entry.margin is not None:
             margin = entry.margin
-        rule = self._rule(endpoint, margin, found.seeds if planned else 0)
-        single = found.seeds < 2
-        return Row(
+        rule = self._rule(endpoint, margin, estimate.seeds if planned else 0)
+        row = Row(
             self.name,
             endpoint.name,
             endpoint.unit,
             contrast,
-            found.value,
-            nan if single else found.low,
-            nan if single else found.high,
-            found.seeds,
-            endpoint.of_what,
-            margin,
-            planned,
-            rule.words(found),
-            rule.outcome(found),
-            self.scope(model),
-            note,
-            nan if single else p_value(found, endpoint.reference),
-            endpoint.expected,
-            endpoint.reference,
+            estimate.value,
+            n=estimate.seeds,
+            of_what=endpoint.of_what,
+            margin=margin,
+            planned=planned,
+            rule=rule.words(estimate),
+            outcome=rule.outcome(estimate),
+            scope=self.scope(model),
+            note=note,
+            expected=endpoint.expected,
+            reference=endpoint.reference,
         )
+        if estimate.seeds < 2:
+            return row
+        p = p_value(estimate, endpoint.reference)
+        return replace(row, low=estimate.low, high=estimate.high, p=p)
 
     def level(
         self, endpoint: Endpoint, what: str, value: float, n: int = 0, model: str = ""
@@ -92,29 +92,21 @@ class Study:
         """Return the row of a level, such as one algorithm's mean; it has no interval."""
         scope = self.scope(model)
         counted = endpoint.of_what if n else ""
-        return Row(
-            self.name,
-            endpoint.name,
-            endpoint.unit,
-            what,
-            float(value),
-            n=n,
-            of_what=counted,
-            scope=scope,
-        )
+        row = Row(self.name, endpoint.name, endpoint.unit, what, float(value), scope=scope)
+        return replace(row, n=n, of_what=counted)
 
     def planned(self, endpoint: Endpoint, contrast: str) -> tuple[str, PlannedEndpoint | None]:
         """Return "primary" or "secondary" and the plan's entry of a comparison, or "" and None."""
         if self.plan is None or not endpoint.planned:
             return "", None
-        asked = contrast.lower().replace("−", "-")
+        sides = contrast.lower().replace("−", "-")
         names = (endpoint.planned,)
         if endpoint.planned == "primary":
-            if self.plan.primary.contrast == asked:
+            if self.plan.primary.contrast == sides:
                 return "primary", self.plan.primary
             names = SAME
         for entry in self.plan.secondary:
-            if entry.endpoint in names and entry.contrast in (asked, "arm - original"):
+            if entry.endpoint in names and entry.contrast in (sides, "arm - original"):
                 return "secondary", entry
         return "", None
 

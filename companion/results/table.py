@@ -61,25 +61,25 @@ def of(studies: Iterable[Study]) -> list[Row]:
 
     Raises ValueError where two rows have one key.
     """
-    found = [row for study in studies for rows in OF_A_STUDY for row in rows(study)]
-    refuse_twins(found)
-    return found
+    table = [row for study in studies for rows in OF_A_STUDY for row in rows(study)]
+    refuse_twins(table)
+    return table
 
 
 @cache
 def rows() -> tuple[Row, ...]:
     """Return every row of the tracked studies, and those that are of no study; once per process."""
-    found = of(tracked_studies())
+    table = of(tracked_studies())
     for others in OTHERS:
-        found += others()
-    refuse_twins(found)
-    return tuple(found)
+        table += others()
+    refuse_twins(table)
+    return tuple(table)
 
 
-def refuse_twins(found: Sequence[Row]) -> None:
+def refuse_twins(rows: Sequence[Row]) -> None:
     """Raise ValueError that names the first key that two rows have."""
     seen = set()
-    for row in found:
+    for row in rows:
         if row.key in seen:
             raise ValueError(
                 f"results: two rows have the key {row.key}: name one of them otherwise"
@@ -87,9 +87,9 @@ def refuse_twins(found: Sequence[Row]) -> None:
         seen.add(row.key)
 
 
-def frame(found: Iterable[Row]) -> pd.DataFrame:
+def frame(rows: Iterable[Row]) -> pd.DataFrame:
     """Return rows as the file has them, in the order of their keys."""
-    cells = [[getattr(row, name) for name in COLUMNS] for row in found]
+    cells = [[getattr(row, name) for name in COLUMNS] for row in rows]
     table = pd.DataFrame(cells, columns=COLUMNS).sort_values("key", ignore_index=True)
     # a level that counts nothing has no n
     return table.assign(n=table["n"].astype("Int64").replace(0, pd.NA))
@@ -104,9 +104,9 @@ def write(folder: Path) -> Path:
 @cache
 def read() -> pd.DataFrame:
     """Return the tracked results.csv, by key."""
-    found = pd.read_csv(paths.figures() / FILE, index_col="key")
-    words = found.select_dtypes(exclude="number").columns
-    return found.assign(**{name: found[name].fillna("") for name in words})
+    table = pd.read_csv(paths.figures() / FILE, index_col="key")
+    words = table.select_dtypes(exclude="number").columns
+    return table.assign(**{name: table[name].fillna("") for name in words})
 
 
 def find(key: str) -> pd.Series:

@@ -42,12 +42,14 @@ def _of_task(study: Study, runs: Sequence[Record], task: str, suffix: str) -> It
     """Yield each algorithm − Original on one task, paired over seeds and items."""
     model = runs[0]["parameters"]["model"]
     plain = task_scores.scores(runs, model, "original", task)
-    named = replace(GAIN, name=f"{GAIN.name} on {TASKS[task].title}{suffix}")
+    named = GAIN.of(f" on {TASKS[task].title}{suffix}")
     for algorithm in ARMS:
         scores = task_scores.scores(runs, model, algorithm, task)
-        found = estimates.score_difference(scores, plain)
-        if found is not None:
-            yield study.row(named, f"{labels.algorithm_title(algorithm)} − Original", found, model)
+        estimate = estimates.score_difference(scores, plain)
+        if estimate is not None:
+            yield study.row(
+                named, f"{labels.algorithm_title(algorithm)} − Original", estimate, model
+            )
     if plain:
         mean = np.mean([score.value for score in plain])
         yield study.level(replace(named, unit="percent"), "Original", mean, len(plain), model)
@@ -62,19 +64,19 @@ def _mean_of_glue(study: Study, runs: Sequence[Record], suffix: str) -> Iterator
     by_task = {}
     for task in GLUE:
         high, plain = (task_scores.scores(runs, model, name, task) for name in ("high", "original"))
-        told = [score for score in (*high, *plain) if not score.constant]
+        varying = [score for score in (*high, *plain) if not score.constant]
         gaps = estimates.seed_differences(high, plain)
-        if told and gaps:
+        if varying and gaps:
             by_task[task] = {seed: gap for (seed, _), gap in gaps.items()}
     frame = pd.DataFrame(by_task)
     if frame.empty:
         return
     most = frame.count().max()
     kept = frame[[task for task in frame if frame[task].count() == most]]
-    found = mean_interval(kept.mean(axis=1, skipna=False).dropna().tolist())
+    estimate = mean_interval(kept.mean(axis=1, skipna=False).dropna().tolist())
     note = ", ".join(TASKS[task].title for task in kept)
-    named = replace(GLUE_MEAN, name=GLUE_MEAN.name + suffix)
-    yield study.row(named, CONTRAST, found, model, note)
+    named = GLUE_MEAN.of(suffix)
+    yield study.row(named, CONTRAST, estimate, model, note)
 
 
 def _below_words(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[Row]:
@@ -90,5 +92,5 @@ def _below_words(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[
             tasks += 1
             below += np.mean([score.value for score in plain]) < np.mean(floors)
     if tasks:
-        named = replace(BELOW, name=BELOW.name + suffix)
+        named = BELOW.of(suffix)
         yield study.level(named, "Original", below, tasks, model)

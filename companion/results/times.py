@@ -12,7 +12,7 @@ from companion.records.schema import Record
 from companion.results.row import Endpoint, Row
 from companion.results.study import Study
 from companion.setup import labels, paths
-from companion.statistics import median_interval
+from companion.statistics import Estimate, median_interval
 
 # what is timed, and what plan and keys call it
 PHASES = {
@@ -61,36 +61,36 @@ def _alternations(study: Study, run: Record) -> Iterator[Row]:
     phase = timed["phase"]
     deciding = timed.get("passes") == COMPILED
     primary = (phase, timed["sequences"], timed["length"], timed["threads"]) == PRIMARY
-    planned = "primary" if primary else INFERENCE if phase == "inference" else ""
-    name = f"{TIME.name} of {setting(run)}"
-    endpoint = replace(TIME, name=name, planned=planned if deciding else "")
+    planned = ""
+    if deciding and primary:
+        planned = "primary"
+    elif deciding and phase == "inference":
+        planned = INFERENCE
+    suffix = f" of {setting(run)}"
+    endpoint = TIME.of(suffix, planned=planned)
+    for contrast, estimate in _ratios(metrics, phase):
+        yield study.row(endpoint, contrast, estimate, timed["model"])
+    again = tracked.repeats().query("study == @study.name")
+    for row in again[again["record"] == run["name"]].itertuples():
+        yield study.level(AGAIN.of(suffix), "High / Original (fused), second run", row.second)
+
+
+def _ratios(metrics: dict[str, Any], phase: str) -> Iterator[tuple[str, Estimate]]:
+    """Yield High's time over torch's own attention and over attention spelled out, by contrast."""
     for column, to in (("ratio", "fused"), ("ratio_to_eager", "eager")):
         ratio = metrics["ways"]["high"][phase].get(column)
         if ratio:
-            found = median_interval(
-                ratio["low"], ratio["median"], ratio["high"], metrics["repeats"]
-            )
-            yield study.row(endpoint, f"High / Original ({to})", found, timed["model"])
-    again = tracked.repeats().query("study == @study.name")
-    for row in again[again["record"] == run["name"]].itertuples():
-        yield study.level(
-            replace(AGAIN, name=name), "High / Original (fused), second run", row.second
-        )
+            quartiles = (ratio["low"], ratio["median"], ratio["high"])
+            yield f"High / Original ({to})", median_interval(*quartiles, metrics["repeats"])
 
 
 def _rounds(study: Study, run: Record) -> Iterator[Row]:
     """Yield the ratios of a study's own timing run, a median of few rounds."""
     metrics, model = run["metrics"], run["parameters"]["model"]
     for phase, title in PHASES.items():
-        for column, to in (("ratio", "fused"), ("ratio_to_eager", "eager")):
-            ratio = metrics["ways"]["high"][phase].get(column)
-            if ratio:
-                found = median_interval(
-                    ratio["low"], ratio["median"], ratio["high"], metrics["repeats"]
-                )
-                endpoint = replace(ROUNDS, name=f"{TIME.name} of {title}")
-                row = study.row(endpoint, f"High / Original ({to})", found, model)
-                yield replace(row, scope=f"{labels.model_title(model)}, random tokens, CPU")
+        for contrast, estimate in _ratios(metrics, phase):
+            row = study.row(ROUNDS.of(f" of {title}"), contrast, estimate, model)
+            yield replace(row, scope=f"{labels.model_title(model)}, random tokens, CPU")
 
 
 def _lengths(study: Study, run: Record) -> Iterator[Row]:
@@ -104,12 +104,12 @@ def _lengths(study: Study, run: Record) -> Iterator[Row]:
     for (way, length), row in ways.items():
         if way not in titles:
             continue
-        name = f"{BY_LENGTH.name}, {length} tokens"
+        endpoint = BY_LENGTH.of(f", {length} tokens")
         ratio = row["ratio_to_sdpa"]["median"]
-        yield study.level(replace(BY_LENGTH, name=name), titles[way], ratio, row["rounds"])
+        yield study.level(endpoint, titles[way], ratio, row["rounds"])
         peak, fused = row.get("peak_mib"), ways["sdpa", length].get("peak_mib")
         if peak and fused:
-            named = replace(MEMORY, name=f"memory of {name}")
+            named = replace(MEMORY, name=f"memory of {endpoint.name}")
             yield study.level(named, titles[way], peak["median"] / fused["median"], row["rounds"])
 
 
@@ -129,9 +129,9 @@ def on_a_gpu() -> Iterator[Row]:
             continue
         sequences, _, length, _ = row["shape"]
         for key, title in passes.items():
-            name = f"{ON_GPU.name}, {sequences} x {length}, {kinds[row['dtype']]}, {title}"
             timed = row[key]
-            endpoint = replace(ON_GPU, name=name, of_what="rounds")
+            place = f", {sequences} x {length}, {kinds[row['dtype']]}, {title}"
+            endpoint = ON_GPU.of(place, of_what="rounds")
             rounds = timed["rounds"]
             yield study.level(endpoint, "High / fused", timed["alone"]["ratio"], rounds)
             yield study.level(endpoint, "High / fused, from Python", timed["ratio"], rounds)

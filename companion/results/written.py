@@ -66,6 +66,7 @@ def outcome(key: str) -> str:
 
 def expect(key: str, word: str) -> str:
     """Return nothing; ValueError where a row has another outcome than a sentence says of it."""
-    if (now := outcome(key)) != word:
+    now = outcome(key)
+    if now != word:
         raise ValueError(f"{key} is {now or 'without an outcome'}, no longer {word}: write it anew")
     return ""
