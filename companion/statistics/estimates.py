@@ -30,9 +30,8 @@ def study_of(records: Sequence[Record]) -> str:
     if len(names) > 1:
         names = [name for name in names if name not in FRESH]
     if len(names) > 1:
-        raise ValueError(
-            f"records: of several studies ({', '.join(names)}); choose the records of one"
-        )
+        listed = ", ".join(names)
+        raise ValueError(f"records: of several studies ({listed}); choose the records of one")
     return names[0] if names else "none"
 
 
@@ -52,7 +51,8 @@ def fresh_alone(records: Iterable[Record], stage: str) -> list[Record]:
 
 
 def _arm(run: Record) -> tuple[str | None, ...]:
-    return (run["stage"], *(run["parameters"].get(name) for name in ("model", "algorithm", "task")))
+    parameters = run["parameters"]
+    return run["stage"], *map(parameters.get, ("model", "algorithm", "task"))
 
 
 def models(records: Iterable[Record]) -> list[str]:
@@ -61,26 +61,29 @@ def models(records: Iterable[Record]) -> list[str]:
 
     A size whose cost alone was measured is named where nothing else has a run.
     """
-    found = _by_size(records)
-    return [found[size] for size in labels.PAPER_SIZES if size in found]
+    by_size = _by_size(records)
+    return [by_size[size] for size in labels.PAPER_SIZES if size in by_size]
 
 
 def sizes(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
     """Every size of the paper, by the model that has its runs (`models`), or by its own name where
     there are none.
     """
-    found = _by_size(records, decoder)
-    return [found.get(size, labels.DECODER * decoder + size) for size in labels.PAPER_SIZES]
+    by_size = _by_size(records, decoder)
+    return [by_size.get(size, labels.DECODER * decoder + size) for size in labels.PAPER_SIZES]
 
 
 def _by_size(records: Iterable[Record], decoder: bool = False) -> dict[str, str]:
-    named = {(run["parameters"].get("model"), run["stage"] == "cost") for run in records}
-    trained = {name for name, timed in named if name and not timed} or {
-        name for name, _ in named if name
-    }
+    trained, timed = set(), set()
+    for run in records:
+        name = run["parameters"].get("model")
+        if name and run["stage"] == "cost":
+            timed.add(name)
+        elif name:
+            trained.add(name)
     # the last one stays
-    scaled_first = sorted(trained, key=lambda name: (not labels.is_scaled_down(name), name))
-    return {labels.size(name): name for name in scaled_first if labels.is_decoder(name) == decoder}
+    names = sorted(trained or timed, key=lambda name: (not labels.is_scaled_down(name), name))
+    return {labels.size(name): name for name in names if labels.is_decoder(name) == decoder}
 
 
 def algorithms(records: Iterable[Record]) -> list[str]:
@@ -93,33 +96,34 @@ def score_estimate(*tasks: list[Score]) -> Estimate | None:
     """Mean score of one task or of several, in percent, over seeds and items; None unless some seed
     has all tasks.
     """
-    keys = _in_all([{run.key for run in runs} for runs in tasks])
-    own = [[run for run in runs if run.key in keys] for runs in tasks]
+    values = [{run.key: run.value for run in runs} for runs in tasks]
+    keys = _in_all(values)
     if not keys:
         return None
-    if len(own) == len(own[0]) == 1:
-        ((run,),) = own
+    if len(tasks) == len(tasks[0]) == 1:
+        run = tasks[0][0]
         error = 0.0 if run.labels is None else item_errors([run.answers], run.labels)[0]
-        return Estimate(
-            run.value, *headline_interval(run.metric, run.value, run.items, error), 1, run.items
-        )
-    errors = [errors_over_items(by_pretraining(runs)) for runs in own]
-    return _average(
-        [{run.key: run.value for run in runs} for runs in own],
-        errors,
-        sum(runs[0].items for runs in own),
-    )
+        low, high = headline_interval(run.metric, run.value, run.items, error)
+        return Estimate(run.value, low, high, 1, run.items)
+    errors, items = [], 0
+    for runs in tasks:
+        shared = [run for run in runs if run.key in keys]
+        errors.append(errors_over_items(by_pretraining(shared)))
+        items += shared[0].items
+    return _average(values, errors, items)
 
 
 def errors_over_items(runs: list[Score]) -> tuple[float, float]:
     """`item_errors` of runs, in points; a run's whole error where items differ, or no draw of them
     moves a score.
     """
-    whole, found = float(np.mean([run.item_error for run in runs])), (0.0, 0.0)
     if len(runs) > 1 and same_items(runs):
-        found = item_errors([run.answers for run in runs], runs[0].labels)
-    # a shared error of 0 is one: seeds may share nothing
-    return found if found[1] else (whole, whole)
+        errors = item_errors([run.answers for run in runs], runs[0].labels)
+        # a shared error of 0 is one: seeds may share nothing
+        if errors[1]:
+            return errors
+    whole = float(np.mean([run.item_error for run in runs]))
+    return whole, whole
 
 
 def _in_all(tasks: Sequence[Collection[Any]]) -> list[Any]:
@@ -134,7 +138,7 @@ def _average(
     add in squares.
     """
     keys = _in_all(by_task)
-    values = pd.Series([float(np.mean([found[key] for found in by_task])) for key in keys])
+    values = pd.Series([float(np.mean([scores[key] for scores in by_task])) for key in keys])
     by_seed = values.groupby([key[0] for key in keys]).mean()
     shared, least = np.linalg.norm(np.nan_to_num(errors), axis=0) / len(errors)
     each = by_seed if len(by_seed) > 1 else values
@@ -148,9 +152,11 @@ def score_difference(ours: list[Score], theirs: list[Score]) -> Estimate | None:
     if not ours or not theirs or not same_items(ours + theirs):
         return None
     left, right = ({run.key: run for run in side} for side in (ours, theirs))
+    keys = sorted(left.keys() & right.keys(), key=str)
     # else all runs
-    if keys := sorted(left.keys() & right.keys(), key=str):
-        ours, theirs = ([side[key] for key in keys] for side in (left, right))
+    if keys:
+        ours = [left[key] for key in keys]
+        theirs = [right[key] for key in keys]
     answers = ([run.answers for run in by_pretraining(side)] for side in (ours, theirs))
     return paired_difference(*answers, ours[0].labels)
 
@@ -166,14 +172,15 @@ def average_difference(
     """
     by_task = [seed_differences(ours[task], theirs[task]) for task in ours]
     keys = _in_all(by_task)
-    own = [
-        [[run for run in side[task] if run.key in keys] for side in (ours, theirs)] for task in ours
-    ]
-    gaps = [score_difference(*sides) for sides in own]
-    if not keys or None in gaps:
+    gaps = []
+    for task in ours:
+        sides = ([run for run in side[task] if run.key in keys] for side in (ours, theirs))
+        gaps.append(score_difference(*sides))
+    if None in gaps:
         return None
-    found = _average(by_task, [gap.over_items for gap in gaps], sum(gap.items for gap in gaps))
-    return replace(found, seeds=len({key[0] for key in keys}))
+    items = sum(gap.items for gap in gaps)
+    difference = _average(by_task, [gap.over_items for gap in gaps], items)
+    return replace(difference, seeds=len({key[0] for key in keys}))
 
 
 def seed_differences(ours: list[Score], theirs: list[Score]) -> dict[tuple[Any, ...], float]:
@@ -203,10 +210,13 @@ def mean_over_runs(values: Iterable[float | Estimate | None]) -> Estimate | None
     """Mean over runs with Student's interval and the error over samples where all have one; a
     single run keeps its.
     """
-    runs = [
-        x if isinstance(x, Estimate) else Estimate(x, nan, nan, 1) for x in values if x is not None
-    ]
-    runs = [run for run in runs if isfinite(run.value)]
+    runs = []
+    for value in values:
+        if value is None:
+            continue
+        run = value if isinstance(value, Estimate) else Estimate(value, nan, nan, 1)
+        if isfinite(run.value):
+            runs.append(run)
     if len(runs) < 2:
         return runs[0] if runs else None
     error = float(np.mean([run.half_width for run in runs])) / NORMAL

@@ -4,7 +4,7 @@ trained with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, hypot, inf, isfinite, log, nan, pi, sqrt
@@ -43,7 +43,8 @@ class Error:
         not below `least`.
         """
         items = max(items, float(np.sqrt(max(least**2 - seeds**2, 0.0))))
-        return cls(tuple((size, law) for size, law in ((seeds, freedom), (items, inf)) if size > 0))
+        parts = ((seeds, freedom), (items, inf))
+        return cls(tuple(part for part in parts if part[0] > 0))
 
     @cached_property
     def size(self) -> float:
@@ -60,13 +61,13 @@ class Error:
         """
         if value == 0:
             return 1.0
-        beyond: Callable[[float], float] = lambda q: self._reach(float(np.exp(q))) - abs(value)  # noqa: E731
-        ends = log(LEAST_P), log(0.5)
-        return (
-            2 * LEAST_P
-            if beyond(ends[0]) < 0
-            else float(2 * np.exp(brentq(beyond, *ends, xtol=1e-12)))
-        )
+        if self._reach(LEAST_P) < abs(value):
+            return 2 * LEAST_P
+
+        def beyond(q: float) -> float:
+            return self._reach(float(np.exp(q))) - abs(value)
+
+        return float(2 * np.exp(brentq(beyond, log(LEAST_P), log(0.5), xtol=1e-12)))
 
     def _reach(self, tail: float) -> float:
         return hypot(*(size * float(stats.t.isf(tail, law)) for size, law in self.parts))
@@ -117,41 +118,39 @@ class Estimate:
         return self.error.p(self.value) if self.error else self.sign_test
 
 
-def on_scale(found: Estimate, top: float = inf) -> Estimate:
+def on_scale(estimate: Estimate, top: float = inf) -> Estimate:
     """Return an estimate whose interval stays between 0 and `top`: half-widths on the scale of
     logarithms or logits.
 
     To first order. An estimate at 0 or `top`, and an interval that was not made from an error, stay
     as they are.
     """
-    value, half = found.value, found.half_width
-    if found.error is None or not (0 < value < top and half > 0):
-        return found
+    value, half = estimate.value, estimate.half_width
+    if estimate.error is None or not (0 < value < top and half > 0):
+        return estimate
     if top == inf:
-        return replace(found, low=value * exp(-half / value), high=value * exp(half / value))
+        return replace(estimate, low=value * exp(-half / value), high=value * exp(half / value))
     odds, reach = value / (top - value), half * top / (value * (top - value))
     low, high = (top * odds * step / (1 + odds * step) for step in (exp(-reach), exp(reach)))
-    return replace(found, low=low, high=high)
+    return replace(estimate, low=low, high=high)
 
 
 def perplexity_interval(loss: Estimate) -> dict[str, Any]:
     """Return what a record holds of a loss over sequences (nats per token): the exponential's
     interval, the number.
     """
-    return {
-        "perplexity_interval": [exp(min(end, 700)) for end in (loss.low, loss.high)],
-        "sequences": loss.items,
-    }
+    ends = [exp(min(end, 700)) for end in (loss.low, loss.high)]
+    return {"perplexity_interval": ends, "sequences": loss.items}
 
 
-def perplexity(found: Mapping[str, Any]) -> Estimate | None:
+def perplexity(metrics: Mapping[str, Any]) -> Estimate | None:
     """Return the perplexity that a record's metrics hold, with its interval over sequences; None
     without one.
     """
-    if found.get("perplexity") is None:
+    if metrics.get("perplexity") is None:
         return None
-    low, high = (nan if end is None else end for end in found["perplexity_interval"])
-    return Estimate(found["perplexity"], low, high, 1, found["sequences"])
+    low, high = (nan if end is None else end for end in metrics["perplexity_interval"])
+    return Estimate(metrics["perplexity"], low, high, 1, metrics["sequences"])
 
 
 def mean_interval(
@@ -181,9 +180,9 @@ def geometric_interval(ratios: Sequence[float]) -> Estimate:
     """Geometric mean of positive ratios, one a seed, with the ends and the p-value of
     `mean_interval` of their logarithms.
     """
-    found = mean_interval(np.log(ratios))
-    ends = (exp(end) for end in (found.value, found.low, found.high))
-    return Estimate(*ends, found.seeds, sign_test=found.p)
+    logs = mean_interval(np.log(ratios))
+    ends = (exp(end) for end in (logs.value, logs.low, logs.high))
+    return Estimate(*ends, logs.seeds, sign_test=logs.p)
 
 
 def median_interval(first: float, median: float, third: float, rounds: int) -> Estimate:
@@ -215,7 +214,6 @@ def over_samples(totals: Sequence[float], counts: Sequence[float] | None = None)
     left = totals - value * counts
     if samples < 2 or np.abs(left).max() <= ROUNDING * max(1.0, np.abs(totals).max()):
         return Estimate(value, nan, nan, 1, samples)
-    reach = float(
-        stats.t.ppf(TAILS[1], samples - 1) * left.std(ddof=1) / sqrt(samples) / counts.mean()
-    )
+    student = stats.t.ppf(TAILS[1], samples - 1)
+    reach = float(student * left.std(ddof=1) / sqrt(samples) / counts.mean())
     return Estimate(value, value - reach, value + reach, 1, samples)

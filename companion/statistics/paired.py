@@ -45,16 +45,16 @@ def paired_difference(ours: Rows, theirs: Rows, labels: np.ndarray | None = None
     shared, least = _errors(drawn, labels, [len(part) for part in parts])
     # of a seed on each side
     spread, freedom = 0.0, 1
-    if known := [part for part in parts if len(part) > 1]:
-        spread = sum(
-            (part if len(part) > 1 else known[0]).var(ddof=1) / len(part) for part in parts
-        )
-        freedom = min(map(len, known)) - 1
+    several = [part for part in parts if len(part) > 1]
+    if several:
+        for part in parts:
+            known = part if len(part) > 1 else several[0]
+            spread += known.var(ddof=1) / len(part)
+        freedom = min(map(len, several)) - 1
     error = Error.of(sqrt(spread), freedom, shared, least=least)
     sign_test = min(1.0, 2 * 0.5 ** items[0]) if value else 1.0
-    return replace(
-        Estimate.of(value, error, seeds, items[0]), over_items=(shared, least), sign_test=sign_test
-    )
+    estimate = Estimate.of(value, error, seeds, items[0])
+    return replace(estimate, over_items=(shared, least), sign_test=sign_test)
 
 
 def item_errors(rows: Rows, labels: np.ndarray | None = None) -> tuple[float, float]:
@@ -75,13 +75,12 @@ def _scores(side: Rows, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarr
         outcomes = np.atleast_2d(np.asarray(side, float))
         return outcomes.mean(axis=1), outcomes
     weights = _item_shares(len(labels))
-    seeds = (
-        np.atleast_2d(np.asarray(runs, float)) for runs in (side if np.ndim(side[0]) else [side])
-    )
-    found = 100 * np.stack(
-        [np.mean([_weighted(run, labels, weights) for run in runs], axis=0) for runs in seeds]
-    )
-    return found[:, 0], found[:, 1:]
+    scores = []
+    for seed in side if np.ndim(side[0]) else [side]:
+        runs = np.atleast_2d(np.asarray(seed, float))
+        scores.append(np.mean([_weighted(run, labels, weights) for run in runs], axis=0))
+    percent = 100 * np.stack(scores)
+    return percent[:, 0], percent[:, 1:]
 
 
 @lru_cache(maxsize=2)
@@ -99,7 +98,9 @@ def _weighted(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Pearson's r of x and y under each row of item weights; 0 where one of them is constant."""
     x, y = x - x.mean(), y - y.mean()
     mean_x, mean_y = weights @ x, weights @ y
-    spread = np.sqrt((weights @ x**2 - mean_x**2).clip(0) * (weights @ y**2 - mean_y**2).clip(0))
+    variance_x = (weights @ x**2 - mean_x**2).clip(0)
+    variance_y = (weights @ y**2 - mean_y**2).clip(0)
+    spread = np.sqrt(variance_x * variance_y)
     covariance = weights @ (x * y) - mean_x * mean_y
     return np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 1e-12)
 
@@ -113,16 +114,18 @@ def _errors(
     For the first the covariance of two seeds of a side stands for the variance of one, whose own is
     in their spread.
     """
-    covariance = np.atleast_2d(np.cov(drawn, ddof=0)) / (drawn.shape[1] if labels is None else 1)
-    weights, shared, end = np.repeat(1 / np.array(sides), sides), covariance.copy(), 0
+    covariance = np.atleast_2d(np.cov(drawn, ddof=0))
+    if labels is None:
+        covariance /= drawn.shape[1]
+    weights = np.repeat(1 / np.array(sides), sides)
+    shared, end = covariance.copy(), 0
     for seeds in sides:
         block = shared[end : end + seeds, end : end + seeds]
         if seeds > 1:
             np.fill_diagonal(block, (block.sum() - np.trace(block)) / (seeds * (seeds - 1)))
         end += seeds
-    return tuple(
-        float(np.sqrt(max(0.0, weights @ matrix @ weights))) for matrix in (shared, covariance)
-    )
+    variances = (weights @ matrix @ weights for matrix in (shared, covariance))
+    return tuple(float(np.sqrt(max(0.0, variance))) for variance in variances)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

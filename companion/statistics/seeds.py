@@ -32,22 +32,21 @@ def by_side(
 
     Raises ValueError where a side has two runs of one seed and task.
     """
-    keys, own = (
-        ["seed", "task", "side"],
-        [run for run in runs if run["parameters"].get(by) in sides],
-    )
-    each = [(run["parameters"], value) for run in own if (value := read(run)) is not None]
-    rows = [
-        (given["seed"], str(given.get("task")), given[by], float(value)) for given, value in each
-    ]
-    found = pd.DataFrame(rows, columns=[*keys, "value"])
-    if found.duplicated(keys).any():
+    rows = []
+    for run in runs:
+        parameters = run["parameters"]
+        if parameters.get(by) not in sides:
+            continue
+        value = read(run)
+        if value is not None:
+            task = str(parameters.get("task"))
+            rows.append((parameters["seed"], task, parameters[by], float(value)))
+    keys = ["seed", "task", "side"]
+    table = pd.DataFrame(rows, columns=[*keys, "value"])
+    if table.duplicated(keys).any():
         raise ValueError("runs: a side has two of one seed and task; compare one model at a time")
-    return (
-        found.pivot(index=keys[:2], columns="side", values="value")
-        .reindex(columns=sides)
-        .astype(float)
-    )
+    wide = table.pivot(index=["seed", "task"], columns="side", values="value")
+    return wide.reindex(columns=sides).astype(float)
 
 
 def seed_gaps(
@@ -64,20 +63,20 @@ def seed_gaps(
 
     A seed counts that has all tasks that any seed has in both, or as many as are given.
     """
-    found = by_side(runs, read, sides, by)
-    found = np.log(found) if log else found
-    gaps = (found[sides[0]] - found[sides[1]]).dropna()
+    wide = by_side(runs, read, sides, by)
+    wide = np.log(wide) if log else wide
+    gaps = (wide[sides[0]] - wide[sides[1]]).dropna()
     seeds, wanted = gaps.groupby("seed"), tasks or gaps.index.unique("task").size
     return seeds.mean()[seeds.size() == wanted].to_dict()
 
 
 def seed_gap(
-    runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, **given: Any
+    runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, **options: Any
 ) -> Estimate | None:
     """Return the mean of `seed_gaps` over seeds with Student's interval; None without a seed of
     both.
     """
-    gaps = seed_gaps(runs, read, sides, **given)
+    gaps = seed_gaps(runs, read, sides, **options)
     return mean_interval([*gaps.values()]) if gaps else None
 
 
@@ -87,13 +86,12 @@ def branch_gaps(runs: Iterable[Record], sides: Sequence[str] = SIDES) -> dict[An
 
     ValueError where two trunks have one seed.
     """
-    trunks = ((run["parameters"]["seed"], run["metrics"]["branches"]) for run in runs)
-    own = [
-        {"parameters": {**one, "seed": seed}, "metrics": one}
-        for seed, branches in trunks
-        for one in branches
-    ]
-    return seed_gaps(own, metric("held_out"), sides)
+    branches = []
+    for run in runs:
+        seed = {"seed": run["parameters"]["seed"]}
+        for branch in run["metrics"]["branches"]:
+            branches.append({"parameters": branch | seed, "metrics": branch})
+    return seed_gaps(branches, metric("held_out"), sides)
 
 
 def level_at(analyses: Sequence[int], seeds: int, level: float = 0.95) -> float | None:
@@ -113,9 +111,8 @@ def bounds(analyses: tuple[int, ...], level: float = 0.95) -> tuple[float, ...]:
     """
     seeds = np.array(analyses, float)
     if len(seeds) == 0 or (np.diff(seeds, prepend=0) <= 0).any():
-        raise ValueError(
-            f"analyses: {list(analyses)}; give the numbers of seeds of each reading, rising"
-        )
+        listed = list(analyses)
+        raise ValueError(f"analyses: {listed}; give the numbers of seeds of each reading, rising")
     shape = np.sqrt(seeds[-1] / seeds)
     low, high = stats.norm.isf((1 - level) / 2), stats.norm.isf((1 - level) / 2 / len(seeds)) + 1e-9
     if len(seeds) == 1:

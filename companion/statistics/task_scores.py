@@ -51,36 +51,36 @@ class Score:
 
 def entries(records: Iterable[Record], task: str) -> list[dict[str, Any]]:
     """Return what each run measured on a task, of the runs that have it."""
-    return [entry for run in records if (entry := (run["metrics"].get("tasks") or {}).get(task))]
+    each = [(run["metrics"].get("tasks") or {}).get(task) for run in records]
+    return [entry for entry in each if entry]
 
 
 def scores(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[Score]:
     """All finished runs' scores on a task; a run that failed (no finite score) is left out."""
-    found = []
+    finished = []
     for run in select(records, model=model, algorithm=algorithm):
         for entry in entries([run], task):
             if _lost(entry):
                 continue
-            metric, answers = entry["metric"], np.asarray(entry["outcomes"], float)
+            answers = np.asarray(entry["outcomes"], float)
             gold = np.asarray(entry["labels"], float) if "labels" in entry else None
-            answers, value = (
-                100 * answers if gold is None else answers[None],
-                float(entry["scores"][metric]),
+            score = Score(
+                value=float(entry["scores"][entry["metric"]]),
+                metric=entry["metric"],
+                items=entry["items"],
+                key=(run["parameters"].get("seed"), run["parameters"].get("finetune_seed")),
+                answers=100 * answers if gold is None else answers[None],
+                labels=gold,
+                constant=bool(entry.get("constant")),
             )
-            key = (run["parameters"].get("seed"), run["parameters"].get("finetune_seed"))
-            found.append(
-                Score(
-                    value, metric, entry["items"], key, answers, gold, bool(entry.get("constant"))
-                )
-            )
-    return found
+            finished.append(score)
+    return finished
 
 
 def failures(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[str]:
     """Return why runs of a task have no score, one reason per failed run."""
-    return [
-        *filter(None, map(_lost, entries(select(records, model=model, algorithm=algorithm), task)))
-    ]
+    runs = select(records, model=model, algorithm=algorithm)
+    return [*filter(None, map(_lost, entries(runs, task)))]
 
 
 def _lost(entry: dict[str, Any]) -> str:
@@ -94,10 +94,8 @@ def collapsed(gold: np.ndarray, predicted: np.ndarray, tolerance: float = COLLAP
     """Say whether predictions spread over no more than a share of the gold's standard deviation:
     one answer to all.
     """
-    return bool(
-        np.ptp(gold) > 0
-        and (np.ptp(predicted) == 0 or np.std(predicted) < tolerance * np.std(gold))
-    )
+    alike = np.ptp(predicted) == 0 or np.std(predicted) < tolerance * np.std(gold)
+    return bool(np.ptp(gold) > 0 and alike)
 
 
 def headline_interval(
@@ -116,8 +114,10 @@ def headline_interval(
         centre = np.arctanh(r)
         half = NORMAL * max(error / 100 / (1 - r**2), 1 / np.sqrt(items - 3))
         return float(100 * np.tanh(centre - half)), float(100 * np.tanh(centre + half))
-    found = stats.binomtest(round(value / 100 * items), items).proportion_ci(0.95, method="exact")
-    return float(100 * found.low), float(100 * found.high)
+    interval = stats.binomtest(round(value / 100 * items), items).proportion_ci(
+        0.95, method="exact"
+    )
+    return float(100 * interval.low), float(100 * interval.high)
 
 
 def by_pretraining(runs: list[Score]) -> list[Score]:
@@ -133,17 +133,17 @@ def by_pretraining(runs: list[Score]) -> list[Score]:
     if not 1 < len(groups) < len(runs):
         return runs
     for seed, group in groups.items():
-        own = {"answers": None, "labels": None}
-        if same_items(group):
-            found = [run.answers for run in group]
-            own = {
-                "answers": np.mean(found, axis=0) if group[0].labels is None else np.vstack(found)
-            }
-        own |= {
-            "value": float(np.mean([run.value for run in group])),
-            "constant": any(run.constant for run in group),
-        }
-        merged.append(replace(group[0], key=(seed, None), **own))
+        answers = [run.answers for run in group]
+        if not same_items(group):
+            items = {"answers": None, "labels": None}
+        elif group[0].labels is None:
+            items = {"answers": np.mean(answers, axis=0)}
+        else:
+            items = {"answers": np.vstack(answers)}
+        value = float(np.mean([run.value for run in group]))
+        constant = any(run.constant for run in group)
+        first = replace(group[0], key=(seed, None), value=value, constant=constant)
+        merged.append(replace(first, **items))
     return merged
 
 

@@ -74,14 +74,12 @@ def log_differences(
     shared = sorted(set(every[0]).intersection(*every[1:]))
     differences = {}
     for seed in shared:
-        first = np.mean([_log(times[seed], last) for times in treated])
-        second = np.mean([_log(times[seed], last) for times in baseline])
+        first, second = (
+            np.mean([np.log(last if times[seed] is None else times[seed]) for times in side])
+            for side in (treated, baseline)
+        )
         differences[seed] = float(first - second)
     return differences
-
-
-def _log(time: float | None, last: float) -> float:
-    return float(np.log(last if time is None else time))
 
 
 def ratio(
@@ -136,20 +134,8 @@ def row(study: str, endpoint: str, sides: tuple[str, str], compared: Ratio | Non
     contrast = " / ".join(sides)
     if compared is None:
         return Row(study, endpoint, contrast, nan, nan, nan, 0)
-    named = [
-        f"{side} {seed}"
-        for side, seeds in zip(sides, compared.unreached, strict=True)
-        for seed in seeds
-    ]
-    low, high = compared.interval
-    return Row(
-        study,
-        endpoint,
-        contrast,
-        compared.value,
-        low,
-        high,
-        compared.n,
-        tuple(named),
-        compared.sooner,
-    )
+    unreached = []
+    for side, seeds in zip(sides, compared.unreached, strict=True):
+        unreached += [f"{side} {seed}" for seed in seeds]
+    numbers = (compared.value, *compared.interval, compared.n)
+    return Row(study, endpoint, contrast, *numbers, tuple(unreached), compared.sooner)

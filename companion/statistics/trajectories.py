@@ -32,6 +32,7 @@ FOLLOWED = {
 }
 # atanh(1) is infinite; a perfect line keeps a finite interval
 NEARLY_ONE = 1 - 1e-12
+COLUMNS = ["algorithm", "run", "seed", "step", "gtd", "cross_gtd", "score"]
 
 
 class Correlation(NamedTuple):
@@ -57,14 +58,10 @@ def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
     """
     x, y = _unit(x, y)
     n = len(x)
-    products = [
-        (1 - k / n) * (x[k:] @ x[:-k]) * (y[k:] @ y[:-k]) for k in range(1, max(2, n // 4 + 1))
-    ]
-    return _pearson(
-        x,
-        y,
-        float(np.clip(n / (1 + 2 * sum(product for product in products if product > 0)), 2, n)),
-    )
+    total = 0.0
+    for k in range(1, max(2, n // 4 + 1)):
+        total += max(0.0, (1 - k / n) * (x[k:] @ x[:-k]) * (y[k:] @ y[:-k]))
+    return _pearson(x, y, float(np.clip(n / (1 + 2 * total), 2, n)))
 
 
 def across_runs(
@@ -77,12 +74,12 @@ def across_runs(
     least squares, at a degree of freedom each; a factor with a level of its own for every run is
     left out.
     """
-    recurring = [levels for levels in factors if len(set(levels)) < len(x)]
-    levels = (
-        [[level == name for name in dict.fromkeys(levels)] for level in levels]
-        for levels in recurring
-    )
-    design = np.column_stack([np.ones(len(x)), *levels])
+    columns = [np.ones(len(x))]
+    for levels in factors:
+        names = dict.fromkeys(levels)
+        if len(names) < len(x):
+            columns += [[level == name for level in levels] for name in names]
+    design = np.column_stack(columns)
     left = (series - design @ np.linalg.lstsq(design, series)[0] for series in _unit(x, y))
     return _pearson(*_unit(*left), float(len(x) - np.linalg.matrix_rank(design) + 1))
 
@@ -104,9 +101,8 @@ def _unit(x: Sequence[float], y: Sequence[float]) -> list[np.ndarray]:
     """
     series = [np.array(each, dtype=float) for each in (x, y)]
     if len(x) != len(y) or len(x) < 3 or not np.isfinite(series).all():
-        raise ValueError(
-            f"x, y: {len(x)} and {len(y)} points; a correlation needs at least three finite pairs"
-        )
+        points = f"{len(x)} and {len(y)} points"
+        raise ValueError(f"x, y: {points}; a correlation needs at least three finite pairs")
     for name, each in zip("xy", series):
         if np.ptp(each) <= 1e-12 * max(1.0, np.abs(each).max()):
             raise ValueError(f"{name}: all points are equal; a correlation needs variation")
@@ -124,9 +120,10 @@ def starts(records: Sequence[Record], of: str = "training") -> pd.DataFrame:
     """
     rows = []
     for run in select(records, "pretrain"):
-        below = (point["step"] for point in run["metrics"].get(of) or [] if point["loss"] < STARTED)
-        given, end = run["parameters"], log(run["metrics"]["perplexity"])
-        rows.append((given["algorithm"], given["seed"], min(below, default=np.nan), end))
+        curve = run["metrics"].get(of) or []
+        below = [point["step"] for point in curve if point["loss"] < STARTED]
+        start, end = min(below, default=np.nan), log(run["metrics"]["perplexity"])
+        rows.append((run["parameters"]["algorithm"], run["parameters"]["seed"], start, end))
     return pd.DataFrame(rows, columns=["algorithm", "seed", "start", "end"])
 
 
@@ -136,18 +133,18 @@ def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFram
     For "wikitext" of pretraining's curve (held-out perplexity), for a task of its fine-tuning's,
     where a run kept one.
     """
-    rows, trained = [], task == "wikitext"
+    rows = []
+    trained = task == "wikitext"
+    measure = "perplexity" if trained else "score"
     for run in select(records, "pretrain" if trained else None, model=model):
-        given = run["parameters"]
+        parameters = run["parameters"]
+        name = (parameters.get("algorithm"), run["name"], parameters.get("seed"))
         for holder in [run["metrics"]] if trained else task_scores.entries([run], task):
             for point in holder.get("curve") or []:
-                score, gtd = point.get("perplexity" if trained else "score"), _gtd(point)
+                score, gtd = point.get(measure), _gtd(point)
                 if score is not None and gtd[0] is not None:
-                    named = (given.get("algorithm"), run["name"], given.get("seed"))
-                    rows.append((*named, point["step"], *gtd, score))
-    return pd.DataFrame(
-        rows, columns=["algorithm", "run", "seed", "step", "gtd", "cross_gtd", "score"]
-    )
+                    rows.append((*name, point["step"], *gtd, score))
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
@@ -164,21 +161,20 @@ def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
         attention = select(records, "attention", model=model, algorithm=algorithm)
         measured = select(attention, task=task) or select(attention, task="race")
         by_seed = {run["parameters"].get("seed"): _gtd(estimates.matrix(run)) for run in measured}
-        for score in task_scores.by_pretraining(
-            task_scores.scores(records, model, algorithm, task)
-        ):
-            gtd = by_seed.get(score.key[0], (None, None))
+        scores = task_scores.scores(records, model, algorithm, task)
+        for score in task_scores.by_pretraining(scores):
+            seed = score.key[0]
+            gtd = by_seed.get(seed, (None, None))
             if gtd[0] is not None:
-                rows.append(
-                    (algorithm, f"{algorithm} {score.key[0]}", score.key[0], *gtd, score.value)
-                )
-    return pd.DataFrame(rows, columns=["algorithm", "run", "seed", "gtd", "cross_gtd", "score"])
+                rows.append((algorithm, f"{algorithm} {seed}", seed, *gtd, score.value))
+    columns = [name for name in COLUMNS if name != "step"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def points(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
     """Checkpoints where the runs kept them, else one point per run (`step` is then empty)."""
-    found = checkpoints(records, model, task)
-    return found if len(found) else runs(records, model, task).assign(step=np.nan)
+    kept = checkpoints(records, model, task)
+    return kept if len(kept) else runs(records, model, task).assign(step=np.nan)
 
 
 def _gtd(holder: dict[str, Any]) -> tuple[float | None, float | None]:
@@ -205,23 +201,26 @@ def on_fisher_scale(points: pd.DataFrame, measure: str = "gtd") -> Estimate | No
     Student's, its error not below a run's over the root of their number. None without a run of
     `LEAST` different checkpoints.
     """
-    found = _each(points, measure)
-    if not found:
+    correlations = _each(points, measure)
+    if not correlations:
         return None
-    means = pd.Series([c.r for _, c in found]).groupby([seed for seed, _ in found]).mean()
-    half, count = np.median([((_z(c.high) - _z(c.low)) / 2, c.points) for _, c in found], axis=0)
+    frame = pd.DataFrame([r for _, r in correlations])
+    seeds = [seed for seed, _ in correlations]
+    means = frame["r"].groupby(seeds).mean()
+    half = np.median((_z(frame["high"]) - _z(frame["low"])) / 2)
     least = half / NORMAL / np.sqrt(len(means))
-    return mean_interval(_z(means), least=float(least), items=int(count))
+    items = int(np.median(frame["points"]))
+    return mean_interval(_z(means), least=float(least), items=items)
 
 
 def _each(points: pd.DataFrame, measure: str) -> list[tuple[Any, Correlation]]:
     """Seed and correlation of every run of `LEAST` different checkpoints that has one."""
-    found = []
+    correlations = []
     for run in _long(points, measure):
         # nothing moved
         with suppress(ValueError):
-            found.append((run["seed"].iloc[0], correlation(run[measure], run["score"])))
-    return found
+            correlations.append((run["seed"].iloc[0], correlation(run[measure], run["score"])))
+    return correlations
 
 
 def _long(points: pd.DataFrame, measure: str) -> list[pd.DataFrame]:
@@ -255,9 +254,8 @@ def over_runs(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
     repeated = points[points.groupby("algorithm")["run"].transform("count") > 1]
     if len(repeated) < LEAST:
         return None
+    factors = [repeated["algorithm"], repeated["seed"]]
     with suppress(ValueError):
-        found = across_runs(
-            repeated[measure], repeated["score"], [repeated["algorithm"], repeated["seed"]]
-        )
-        return Estimate(found.r, found.low, found.high, len(repeated))
+        r = across_runs(repeated[measure], repeated["score"], factors)
+        return Estimate(r.r, r.low, r.high, len(repeated))
     return None
