@@ -5,6 +5,8 @@ study.
 import ast
 import contextlib
 import importlib
+import json
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -187,6 +189,38 @@ def test_what_reads_records_starts_without_torch_and_a_run_compiles_no_grammar_o
     assert len(told.stdout.splitlines()) == 5 and not [
         line for line in told.stdout.splitlines() if " " in line
     ]
+
+
+def loads_of_models():
+    """Yield where a model or tokenizer of somebody is loaded by a class that may run its code, and
+    what the call is told.
+    """
+    sources = {str(path): path.read_text(encoding="utf-8") for path in FILES.values()}
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        sources[str(path)] = re.sub(r"^[%!].*$", "", "\n".join(code), flags=re.MULTILINE)
+    for place, source in sources.items():
+        for call in ast.walk(ast.parse(source)):
+            if not isinstance(call, ast.Call) or not ast.unparse(call.func).endswith(
+                (".from_pretrained", ".from_config")
+            ):
+                continue
+            # a notebook reads the checkpoint that its study has written, or somebody's model
+            somebodys = place.endswith(".py") or "locate" in ast.unparse(call)
+            auto = not re.match(r"(PreTrainedTokenizerFast|maker)\.", ast.unparse(call.func))
+            if somebodys and auto:
+                yield (
+                    f"{place}: {ast.unparse(call)}",
+                    {word.arg: word.value for word in call.keywords},
+                )
+
+
+def test_no_model_or_tokenizer_of_somebody_brings_code_that_runs():
+    calls = dict(loads_of_models())
+    assert len(calls) >= 9 and any("05-finetune" in place for place in calls)
+    for place, words in calls.items():
+        assert ast.unparse(words.get("trust_remote_code", ast.Constant(None))) == "False", place
 
 
 def test_tests_lie_in_the_folders_of_their_rooms():
