@@ -14,9 +14,11 @@ FEW = (
     "bigbird_pegasus",
     "bloom",
     "diffllama",
+    "esm",
     "gemma2",
     "gemma3_text",
     "gpt2",
+    "gptj",
     "gpt_neox",
     "gpt_oss",
     "layoutlm",
@@ -36,6 +38,34 @@ def test_none_is_the_plain_model_and_high_the_literal_form(kind):
     assert not every_model.faults(results), results
 
 
+@pytest.mark.parametrize("kind", ["llama", "hrm_text"])
+def test_what_a_deep_model_deviates_by_is_the_rounding_of_float32(kind):
+    model, given = every_model.built(kind)
+    assert every_model.in_float64(model, given) < every_model.EXACT
+    refined = every_model.refined_copy(model.double(), "low")
+    oracle = every_model.literal(model, every_model.refined_names(refined), every_model.STRENGTH)
+    outputs = [
+        every_model.first(every_model.run(one, given, use_cache=False)) for one in (refined, oracle)
+    ]
+    assert every_model.apart(*outputs) > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("ValueError: 62166209 parameters", "over 20 million parameters"),
+        ("ImportError: `pip install timm`. Please", "needs a package"),
+        ("ValueError: You have to specify bbox", "takes other inputs"),
+        ("TypeError: X.forward() missing 1 required positional argument", "takes other inputs"),
+        (f"{every_model.NO_INPUT} tokens, pictures or sound alone", "takes other inputs"),
+        ("StrictDataclassClassValidationError: ValueError: a", "refuses sizes that do not fit"),
+        ("RuntimeError: The size of tensor a (4) must match", "does not run with small sizes"),
+    ],
+)
+def test_the_table_says_why_a_kind_is_not_tried(reason, kind):
+    assert every_model.why_not(reason).startswith(kind)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", sorted({*CONFIG_MAPPING} - {*FEW}))
 def test_none_is_the_plain_model_and_high_the_literal_form_whatever_the_kind(kind):
@@ -43,5 +73,5 @@ def test_none_is_the_plain_model_and_high_the_literal_form_whatever_the_kind(kin
         pytest.skip("it is a part of another kind")
     results = every_model.row(kind)
     if results["built"] != "yes":
-        pytest.skip(f"cannot be built small: {results['built']}")
+        pytest.skip(f"{results['why not']}: {results['built']}")
     assert not every_model.faults(results), results
