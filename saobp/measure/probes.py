@@ -28,6 +28,9 @@ SKEW = 1.1
 SAMPLED = 256
 """Rows, evenly spaced, whose column sums are the direction that is taken out."""
 
+TOGETHER = 64
+"""Sampled rows that are worked out at a time."""
+
 
 class Probes:
     """Columns that the attention of a few heads is applied to, hop by hop."""
@@ -97,8 +100,10 @@ def random_signs(rows: RowBlocks, count: int, seeds: list[int]) -> Tensor:
 def directions(rows: RowBlocks) -> Tensor:
     """Return two orthonormal directions, (head, token, 2): ones, and the column sums beside it."""
     step = -(-rows.length // SAMPLED)
-    sampled = rows.plain(slice(0, rows.length, step), slice(0, rows.length))
-    sums = sampled.attention().sum(-2)
+    starts = range(0, rows.length, step * TOGETHER)
+    blocks = [slice(start, start + step * TOGETHER, step) for start in starts]
+    everyone = slice(0, rows.length)
+    sums = sum(rows.plain(block, everyone).attention().sum(-2) for block in blocks)
     ones = torch.full_like(sums, rows.length**-0.5)
     sums = sums - sums.mean(-1, keepdim=True)
     norm = sums.norm(dim=-1, keepdim=True)

@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -378,11 +379,15 @@ def short(value: float) -> str:
 def page(result: dict[str, Any], found: Inspection, shown: dict[str, Any]) -> str:
     """Return the page: what changed, the explorer, and the tables, maps and curves."""
     drawn = {name: result[name] for name in ("curves", "measures", "predictions", "strengths")}
+    texts, source = result["texts"], result["source"]
+    # "paragraphs of the prose", of which there is one
+    source = source if texts > 1 else re.sub(r"s\b", "", source, count=1)
     return (
         _environment()
         .get_template("inspect.html")
         .render(
             **result,
+            measured_on=f"{texts} {source}",
             tiles=means(result["table"], found.measures),
             explorer=Markup(fragment(shown)),
             drawn=Markup(as_json(drawn)),
