@@ -604,6 +604,8 @@ def test_an_inspection_shows_itself_and_saves_what_the_command_writes(tmp_path):
     files = inspection.save(tmp_path / "page")
     names = ["index.html", "attention.csv", "measures.csv", "attention.json"]
     assert [file.name for file in files] == names
+    page = files[0].read_text()
+    assert "Measured on 1 text, " in page and "bootstrap interval" not in page
     words = pd.read_csv(files[2]).set_index("measure")
     assert words.loc["gtd", "source"] == "Lee et al. 2025, Eq. 13"
     table = pd.read_csv(files[1])
