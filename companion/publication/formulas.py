@@ -52,7 +52,7 @@ class Formulas(IPythonRenderer):
         numbers = "".join(
             f'<span class="number">({number})</span>' for number in NUMBER.findall(body)
         )
-        return f'<span class="formula">{mathml(NUMBER.sub("", body), "block")}{numbers}</span>'
+        return f'<span class="formula" tabindex="0">{mathml(NUMBER.sub("", body), "block")}{numbers}</span>'
 
     def table(self, text: str) -> str:
         """Put a table into its box: of "numbers", or of "words" in many columns, whose cells then
@@ -71,7 +71,7 @@ class Formulas(IPythonRenderer):
         if "words" in kind:
             named = cycle(heads)
             text = re.sub("<td>", lambda cell: f'<td data-head="{next(named)}: ">', text)
-        return f'<div class="scroll"><table{kind}>{text}</table></div>\n'
+        return f'<div class="scroll" tabindex="0"><table{kind}>{text}</table></div>\n'
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
         """Put a picture into its box."""

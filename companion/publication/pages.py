@@ -31,6 +31,7 @@ MEANT = re.compile(r"[\\`*_\[\]()!|$~#]")
 STYLE = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
 LINK = re.compile(r'(?<=<a href=")([^"#:]+)(#[^"]*)?(?=")')
 HEADING_OR_PICTURE = re.compile(r'<h[1-6] id="([^"]+)"|<img\b[^>]*>')
+SCROLLS = re.compile(r'<div class="(?:highlight|[^"]*output_subarea)[^"]*"')
 # files that a browser shows as they are
 SHOWN = (".png", ".svg", ".jpg", ".txt", ".csv", ".json")
 
@@ -126,7 +127,9 @@ def body(run: Executed) -> str:
         )
         return f'<a class="whole" id="{name}" href="#{name}">{picture}</a>'
 
-    return HEADING_OR_PICTURE.sub(described, STYLE.sub("", html)).replace(f"{paths.root()}/", "")
+    # what scrolls can be reached by the keyboard
+    html = SCROLLS.sub(r'\g<0> tabindex="0"', STYLE.sub("", html))
+    return HEADING_OR_PICTURE.sub(described, html).replace(f"{paths.root()}/", "")
 
 
 def write(runs: Sequence[Executed], bodies: Iterable[str], folder: Path) -> None:

@@ -219,11 +219,12 @@ def _figures(folder: Path) -> dict[str, dict[str, Any]]:
         # as README shows it to phones
         if path.stem.endswith("-column"):
             continue
-        entry = entries.get(path.stem, {})
+        entry, narrow = entries.get(path.stem, {}), path.with_stem(f"{path.stem}-column")
         found[path.stem] = {
             "name": path.stem,
             "title": entry.get("title", ""),
             "image": _picture(path),
+            "narrow": _picture(narrow) if narrow.exists() else "",
             "alt": "; ".join(entry.get("heads", [])) or entry.get("title", path.stem),
             "whole": f"{folder.name}/{path.name}",
             "files": _files(path),

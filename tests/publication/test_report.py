@@ -195,6 +195,13 @@ def test_a_page_has_a_title_one_heading_landmarks_and_pictures_that_are_told(fol
     assert all(len(alt) > 15 for alt in told) and len({*told}) == len(told)
 
 
+@pytest.mark.parametrize("name", ["tables", "runs", "pages/01-derivation"])
+def test_what_scrolls_sideways_can_be_reached_by_the_keyboard(folder, name):
+    text = read(folder, f"{name}.html")
+    boxes = re.findall(r'<(?:div|span) class="(?:scroll|highlight|formula)\b[^>]*>(?!<img)', text)
+    assert boxes and all('tabindex="0"' in box for box in boxes)
+
+
 def test_words_from_outside_are_words_in_every_page(tmp_path, monkeypatch):
     mark = "<script>alert(1)</script><img src=x onerror=alert(1)>"
     link = "[here](javascript:alert(1))"
