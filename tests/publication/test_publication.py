@@ -25,7 +25,7 @@ def test_a_table_or_figure_without_a_study_is_of_the_results_that_are_shown_or_o
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(results, "shown_study", lambda: "stories")
     for words, made, study in (
-        ("table 4", "table4.tex", "stories"),
+        ("table 4", "table4.tex", "laptop and stories"),
         ("figure hops --format csv", "figure-hops.csv", "stories"),
         ("table claims --format md", "claims.md", "all that are tracked"),
     ):
