@@ -15,12 +15,12 @@ from companion.setup import paths
 
 CHANGES = {
     "04-pretrain": [
-        {"strength": 0.0, "learning_rate": 0.0, "steps": 1, "layers": 1, "algorithm": "original"},
+        {"strength": 0.0, "learning_rate": 1e-8, "steps": 1, "layers": 1, "algorithm": "original"},
         {"strength": 1.0, "learning_rate": 0.1, "steps": 60, "layers": 3, "seed": 5},
         {"strength": 2.0, "learning_rate": 1e-5, "steps": 7, "model": "small-quarter"},
     ],
     "05-finetune": [
-        {"strength": 0.0, "learning_rate": 0.0, "steps": 1, "small_task": "mrpc"},
+        {"strength": 0.0, "learning_rate": 1e-8, "steps": 1, "small_task": "mrpc"},
         {"strength": 1.0, "learning_rate": 0.1, "steps": 7, "small_task": "cola"},
         {"strength": 2.0, "steps": 2, "small_task": "qqp", "finetune_seed": 3},
     ],
@@ -32,7 +32,7 @@ CHANGES = {
     "07-decoder": [
         {
             "strength": 0.0,
-            "learning_rate": 0.0,
+            "learning_rate": 1e-8,
             "steps": 1,
             "prefix_sequences": 1,
             "algorithm": "original",
@@ -44,7 +44,7 @@ CHANGES = {
     "10-tables": [{"study_name": "narrow"}, {"study_name": "stories"}, {"study_name": "ladder"}],
     "11-figures": [{"texts": 1}, {"texts": 32, "study_name": "narrow"}, {"study_name": "ladder"}],
     "12-beyond": [
-        {"levels": [0.0], "pair_strength": 0.0, "pair_rate": 0.0, "pair_steps": 0},
+        {"levels": [0.0], "pair_strength": 0.0, "pair_rate": 1e-8, "pair_steps": 0},
         {"levels": [2.0, 1.0], "pair_strength": 1.0, "pair_rate": 0.1, "pair_steps": 20},
         {"levels": [0.5], "pair_strength": 2.0, "pair_steps": 1},
     ],
