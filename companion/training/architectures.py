@@ -49,39 +49,38 @@ class SparseBertForMaskedLM(BertForMaskedLM):
         # those
         count = chosen.sum() if num_items_in_batch is None else torch.as_tensor(num_items_in_batch)
         # nothing to predict, in a batch of very short texts, is a loss of zero
-        loss = nn.functional.cross_entropy(
-            logits.float(), labels[chosen], reduction="sum"
-        ) / count.clamp(min=1)
+        total = nn.functional.cross_entropy(logits.float(), labels[chosen], reduction="sum")
+        loss = total / count.clamp(min=1)
         if penalty is None:
             return MaskedLMOutput(loss=loss, logits=logits, attentions=outputs.attentions)
         real = None if attention_mask is None else attention_mask.bool()
         # the Trainer multiplies a loss that it gave a count of labels by the number of processes
         shares = 1 if num_items_in_batch is None else devices.processes().num_processes
         with torch.autocast(loss.device.type, enabled=False):
-            return MaskedLMOutput(
-                loss=loss + penalty(outputs.attentions, real) / shares, logits=logits
-            )
+            loss = loss + penalty(outputs.attentions, real) / shares
+        return MaskedLMOutput(loss=loss, logits=logits)
 
 
 def bert_config(size: Size, vocabulary: int, *, dropout: float = 0.1, **more: Any) -> BertConfig:
     """Return the configuration of a BERT of some size, with `more` of BertConfig's own settings."""
-    heads = {"num_hidden_layers": size.layers, "num_attention_heads": size.heads}
-    widths = {
-        "vocab_size": vocabulary,
-        "hidden_size": size.hidden,
-        "intermediate_size": size.feedforward,
-    }
-    dropouts = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    return BertConfig(**widths, **heads, **dropouts, **more)
+    return BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=size.hidden,
+        intermediate_size=size.feedforward,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        **more,
+    )
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerFast) -> dict[str, int | None]:
     """Return a tokenizer's special tokens as configurations name them; GPT-2's own lie outside a
     smaller vocabulary.
     """
-    return {
-        name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")
-    }
+    names = ("pad_token_id", "bos_token_id", "eos_token_id")
+    return {name: getattr(tokenizer, name) for name in names}
 
 
 def encoder(
@@ -92,9 +91,8 @@ def encoder(
     """
     torch.manual_seed(seed)
     special = special_tokens(tokenizer)
-    return SparseBertForMaskedLM(
-        bert_config(SIZES[model], len(tokenizer), dropout=dropout, **special)
-    )
+    config = bert_config(SIZES[model], len(tokenizer), dropout=dropout, **special)
+    return SparseBertForMaskedLM(config)
 
 
 def decoder(
@@ -104,18 +102,20 @@ def decoder(
     decoders.
     """
     size = SIZES[model]
-    shape = {
-        "n_layer": size.layers,
-        "n_head": size.heads,
-        "n_embd": size.hidden,
-        "n_inner": size.feedforward,
-    }
-    dropouts = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
-    torch.manual_seed(seed)
-    special = special_tokens(tokenizer)
-    network = GPT2LMHeadModel(
-        GPT2Config(vocab_size=len(tokenizer), n_positions=512, **shape, **dropouts, **special)
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_positions=512,
+        n_layer=size.layers,
+        n_head=size.heads,
+        n_embd=size.hidden,
+        n_inner=size.feedforward,
+        resid_pdrop=dropout,
+        embd_pdrop=dropout,
+        attn_pdrop=dropout,
+        **special_tokens(tokenizer),
     )
+    torch.manual_seed(seed)
+    network = GPT2LMHeadModel(config)
     # by which the Trainer knows that the first token is no target
     network.loss_type = "ForCausalLM"
     return network

@@ -66,52 +66,49 @@ def pretrained(study_name: str, model: str, algorithm: str, seed: int) -> Path:
 
         print(f"{folder} is not there yet: running notebook 04-pretrain, which may take a while")
         notebook = paths.root() / "notebooks" / "04-pretrain.ipynb"
-        output = (
-            paths.build(Path(study_name).stem) / "interactive" / f"04-pretrain-{folder.name}.ipynb"
-        )
-        given = {
+        home = paths.build(Path(study_name).stem) / "interactive"
+        output = home / f"04-pretrain-{folder.name}.ipynb"
+        parameters = {
             "study_name": study_name,
             "model": model,
             "algorithm": algorithm,
             "seed": str(seed),
         }
-        execution.run(notebook, output, given)
-    if problem := paths.damage(folder):
-        remedy = (
-            "delete the folder and give the command again: it is made anew from the last checkpoint"
-        )
-        raise ValueError(f"{folder}: {problem}; {remedy} of its training")
-    asked = made_of(load_study(study_name), model, algorithm, seed)
-    if not (file := folder / TRAINING).is_file():
+        execution.run(notebook, output, parameters)
+    problem = paths.damage(folder)
+    if problem:
+        remedy = "delete the folder and give the command again: it is made anew"
+        raise ValueError(f"{folder}: {problem}; {remedy} from the last checkpoint of its training")
+    training = made_of(load_study(study_name), model, algorithm, seed)
+    file = folder / TRAINING
+    if not file.is_file():
         raise ValueError(
             f"{folder}: does not say how it was trained: delete it and give the command again"
         )
     for name, value in json.loads(file.read_text(encoding="utf-8")).items():
-        if name in asked and value != asked[name]:
-            remedy = "name the file of the study that trained it, or delete the folder"
-            remedy = (
-                "set SAOBP_DATA to what trained it, or delete the folder"
-                if name == "data"
-                else remedy
-            )
+        if name in training and value != training[name]:
+            remedy = "name the file of the study that trained it"
+            if name == "data":
+                remedy = "set SAOBP_DATA to what trained it"
             raise ValueError(
-                f"{folder}: trained with {name} {value}, and {study_name} asks for {asked[name]}: {remedy}"
+                f"{folder}: trained with {name} {value}, and {study_name} asks for "
+                f"{training[name]}: {remedy}, or delete the folder"
             )
     return folder
 
 
 def made_of(study: Study, model: str, algorithm: str, seed: int) -> dict[str, Any]:
     """Return all that a study says of the training of a model: name -> value, as JSON has it."""
-    said = (study.section("decoder") if labels.is_decoder(model) else study).model_dump()
+    plan = (study.section("decoder") if labels.is_decoder(model) else study).model_dump()
     strength = strength_used(model.removeprefix(labels.DECODER), algorithm, study.strengths)
-    given = {
+    run = {
         "algorithm": algorithm,
         "strength": strength,
         "seed": seed,
         "data": sources.chosen(study.data),
     }
-    text = {name: said.get(name, getattr(study, name)) for name in TEXT}
-    return given | text | study.recipe(model).model_dump(exclude=MEASURING)
+    text = {name: plan.get(name, getattr(study, name)) for name in TEXT}
+    return run | text | study.recipe(model).model_dump(exclude=MEASURING)
 
 
 def folder_of(study_name: str, model: str, algorithm: str, seed: int) -> Path:
@@ -136,19 +133,17 @@ def save(
     with paths.new_folder(folder) as unfinished:
         network.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
-        paths.write_text(
-            unfinished / TRAINING, json.dumps(made_of(study, model, algorithm, seed), indent=1)
-        )
+        training = made_of(study, model, algorithm, seed)
+        paths.write_text(unfinished / TRAINING, json.dumps(training, indent=1))
         paths.seal(unfinished)
     return folder
 
 
 def written(folder: Path) -> list[Path]:
     """List a run's checkpoints, whole or not, the oldest first."""
-    found = (
-        path for path in folder.glob("checkpoint-*") if path.is_dir() and NAME.fullmatch(path.name)
-    )
-    return sorted(found, key=lambda path: int(path.name.removeprefix("checkpoint-")))
+    every = folder.glob("checkpoint-*")
+    whole = [path for path in every if path.is_dir() and NAME.fullmatch(path.name)]
+    return sorted(whole, key=lambda path: int(path.name.removeprefix("checkpoint-")))
 
 
 def newest_whole(folder: Path, say: Callable[[str], None] | None = None) -> Path | None:
@@ -156,7 +151,8 @@ def newest_whole(folder: Path, say: Callable[[str], None] | None = None) -> Path
     why.
     """
     for candidate in reversed(written(folder)):
-        if not (problem := paths.damage(candidate)):
+        problem = paths.damage(candidate)
+        if not problem:
             return candidate
         if say:
             say(f"{candidate}: {problem}; falling back to the checkpoint before it")

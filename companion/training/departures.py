@@ -53,12 +53,8 @@ def departures(
     `recipe` is the study's of the model where none is given.
     """
     recipe = recipe or study.recipe(model)
-    rows = [
-        *_text(study, text, recipe),
-        *_method(study, model, algorithm),
-        *_trained(study, model, recipe, [seed]),
-    ]
-    return _unlike(rows)
+    rows = _text(study, text, recipe) + _method(study, model, algorithm)
+    return _unlike(rows + _trained(study, model, recipe, [seed]))
 
 
 def decoder(study: Study, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
@@ -66,24 +62,17 @@ def decoder(study: Study, model: str, text: Any, algorithm: str, seed: int) -> l
     for decoders.
     """
     plan, recipe = study.decoder, study.decoder_recipe(model)
-    words = (
-        GPT2_VOCABULARY
-        if plan.tokenizer == "gpt2"
-        else f"{plan.tokenizer}, at most {plan.vocabulary} tokens"
-    )
-    own = [("model", _shape(SIZES[model])), ("vocabulary", words, GPT2_VOCABULARY, "GPT-2")]
-    timing = [
-        (name, getattr(recipe, field)) for field, name in SCHEDULE.items() if field != "masking"
-    ]
-    return _unlike(
-        [
-            *_text(study, text, recipe),
-            *own,
-            *_method(study, model, algorithm),
-            _seed([seed]),
-            *timing,
-        ]
-    )
+    words = f"{plan.tokenizer}, at most {plan.vocabulary} tokens"
+    if plan.tokenizer == "gpt2":
+        words = GPT2_VOCABULARY
+    rows = _text(study, text, recipe)
+    rows.append(("model", _shape(SIZES[model])))
+    rows.append(("vocabulary", words, GPT2_VOCABULARY, "GPT-2"))
+    rows += [*_method(study, model, algorithm), _seed([seed])]
+    for field, name in SCHEDULE.items():
+        if field != "masking":
+            rows.append((name, getattr(recipe, field)))
+    return _unlike(rows)
 
 
 def beyond(study: Study, text: Any) -> list[Departure]:
@@ -94,13 +83,15 @@ def beyond(study: Study, text: Any) -> list[Departure]:
     Raises StudyError if the study has no such runs.
     """
     plan, exam = study.section("beyond"), study.multihop
-    own = _trained(study, plan.model, plan.pretrain, plan.seeds)
-    found = _unlike([*_text(study, text, plan.pretrain), *own], part="strengths")
+    trained = _trained(study, plan.model, plan.pretrain, plan.seeds)
+    differences = _unlike([*_text(study, text, plan.pretrain), *trained], part="strengths")
     # on the strengths' text
-    for one in plan.larger:
-        own = _trained(study, one.model, one.recipe(plan.pretrain), one.seeds)
-        found += _unlike(own, part="sizes", model=one.model)
-    return found + ([{**entry, "part": "hops"} for entry in exam_of(exam)] if exam else [])
+    for size in plan.larger:
+        trained = _trained(study, size.model, size.recipe(plan.pretrain), size.seeds)
+        differences += _unlike(trained, part="sizes", model=size.model)
+    if exam:
+        differences += [{**entry, "part": "hops"} for entry in exam_of(exam)]
+    return differences
 
 
 def exam_of(plan: MultiHop) -> list[Departure]:
@@ -112,8 +103,6 @@ def exam_of(plan: MultiHop) -> list[Departure]:
         "layers": ", ".join(map(str, plan.layers)),
         "width": plan.hidden,
         "heads": plan.heads,
-    }
-    settings |= {
         "strength": plan.strength,
         "seeds": f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else None,
     }
@@ -130,29 +119,24 @@ def finetuning(study: Finetuning, pretrained: int, tasks: Collection[str]) -> li
     `pretrained`: tokens per sequence in pretraining, beyond which positions are new to the model;
         `tasks`: the run's.
     """
-    found = _unlike(
-        [
-            ("tokens per sequence", study.length),
-            ("sequences per batch", study.batch),
-            ("epochs", study.epochs),
-            ("learning rate", study.learning_rate),
-            ("dropout", study.dropout),
-            (
-                "positions known from pretraining",
-                pretrained if any(study.tokens(t) > pretrained for t in tasks) else None,
-            ),
-            ("training items at most", study.limit_train or "all", "all"),
-            ("reported items at most", study.limit_evaluation or "all", "all"),
-        ]
-    )
+    longest = max(map(study.tokens, tasks), default=0)
+    rows = [
+        ("tokens per sequence", study.length),
+        ("sequences per batch", study.batch),
+        ("epochs", study.epochs),
+        ("learning rate", study.learning_rate),
+        ("dropout", study.dropout),
+        ("positions known from pretraining", pretrained if longest > pretrained else None),
+        ("training items at most", study.limit_train or "all", "all"),
+        ("reported items at most", study.limit_evaluation or "all", "all"),
+    ]
+    differences = _unlike(rows)
     for task in sorted(tasks):
-        own = [
-            ("epochs", study.epochs_of.get(task)),
-            ("tokens per sequence", study.length_of.get(task)),
-        ]
-        splits = zip(("training split", "reported split"), study.splits.get(task, ()))
-        found += _unlike([*own, *splits], task=task)
-    return found
+        rows = [("epochs", study.epochs_of.get(task))]
+        rows.append(("tokens per sequence", study.length_of.get(task)))
+        rows += zip(("training split", "reported split"), study.splits.get(task, ()))
+        differences += _unlike(rows, task=task)
+    return differences
 
 
 def attention(samples: int, length: int, task: str, left_out: int = 0) -> list[Departure]:
@@ -160,14 +144,13 @@ def attention(samples: int, length: int, task: str, left_out: int = 0) -> list[D
     cannot hold.
     """
     paper = numbers.load()
-    said = {
-        setting: (paper.claim(id), where)
-        for (setting, of), (id, where) in CAPTIONS.items()
-        if of == task
-    }
+    printed = {}
+    for (setting, of), (id, where) in CAPTIONS.items():
+        if of == task:
+            printed[setting] = (paper.claim(id), where)
     settings = [
-        ("samples", samples, *said.get("samples", ())),
-        ("tokens per sample at most", length, *said.get("length", ())),
+        ("samples", samples, *printed.get("samples", ())),
+        ("tokens per sample at most", length, *printed.get("length", ())),
         ("weights", "pretrained, not fine-tuned"),
         ("items too long", left_out or None),
     ]
@@ -193,9 +176,8 @@ def cost(
     part = {"part": "inference" if phase == "inference" else "training"} if phase else {}
     size = SIZES[model]
     of_model = [("vocabulary", vocabulary, VOCABULARY, "BERT")]
-    of_model += (
-        [("model", _shape(size), labels.model_title(size.scaled_from))] if size.scaled_from else []
-    )
+    if size.scaled_from:
+        of_model.append(("model", _shape(size), labels.model_title(size.scaled_from)))
     return _unlike(rows, **part) + _unlike(of_model)
 
 
@@ -203,20 +185,18 @@ def differs(matter: str, ours: Value, paper: Value = None, *basis: str) -> Depar
     """Return a departure from what the paper, or who it follows (`basis`), does; None where it
     gives nothing.
     """
-    return {
-        "matter": matter,
-        "ours": ours,
-        "paper": paper,
-        **({"basis": basis[0]} if basis else {}),
-    }
+    departure = {"matter": matter, "ours": ours, "paper": paper}
+    if basis:
+        departure["basis"] = basis[0]
+    return departure
 
 
 def _unlike(rows: Iterable[tuple], **of: str) -> list[Departure]:
     """Return the departures among rows of `differs`' arguments: those where ours is not the
     paper's.
     """
-    found = ({**differs(*row), **of} for row in rows)
-    return [entry for entry in found if entry["ours"] != entry["paper"]]
+    entries = ({**differs(*row), **of} for row in rows)
+    return [entry for entry in entries if entry["ours"] != entry["paper"]]
 
 
 def _shape(size: Size) -> str:
@@ -224,33 +204,25 @@ def _shape(size: Size) -> str:
 
 
 def _seed(seeds: Collection[int]) -> tuple:
-    return (
-        "seed",
-        ", ".join(str(seed) for seed in seeds if seed != PAPER_SEED) or PAPER_SEED,
-        PAPER_SEED,
-    )
+    others = ", ".join(str(seed) for seed in seeds if seed != PAPER_SEED)
+    return "seed", others or PAPER_SEED, PAPER_SEED
 
 
 def _text(study: Study, text: Any, recipe: Pretraining) -> list[tuple]:
     """Compare the text with the paper's three; of the same text name the weights, which the paper
     does not give.
     """
-    names = {
-        "wikitext-103" if ":wikitext-103" in name else name.partition(":")[0]
-        for name in study.corpus
-    }
+    names = set()
+    for name in study.corpus:
+        names.add("wikitext-103" if ":wikitext-103" in name else name.partition(":")[0])
     # written here, whatever it says of itself
-    own = ("saobp/", "local/")
-    whole = all(
-        split.get("complete") and not split["dataset"].startswith(own) for split in text.splits
-    )
-    weights = " : ".join(f"{weight:g}" for weight in study.corpus.values())
-    same = names == PAPER_CORPUS and whole
-    which = (
-        ("weights of the texts", weights)
-        if same
-        else ("text", ", ".join(study.corpus), PAPER_TEXTS)
-    )
+    written_here = ("saobp/", "local/")
+    ours = any(split["dataset"].startswith(written_here) for split in text.splits)
+    complete = all(split.get("complete") for split in text.splits)
+    which = ("text", ", ".join(study.corpus), PAPER_TEXTS)
+    if names == PAPER_CORPUS and complete and not ours:
+        weights = " : ".join(f"{weight:g}" for weight in study.corpus.values())
+        which = ("weights of the texts", weights)
     return [which, ("tokens of text", recipe.limit_tokens or "all", "all")]
 
 
@@ -258,14 +230,15 @@ def _method(study: Study, model: str, algorithm: str) -> list[tuple]:
     """Compare the strength with the paper's, and name baselines that are not exactly their
     authors'.
     """
-    used, usual = strength_used(model, algorithm, study.strengths), SIZES[model].strength
-    found = [] if used is None else [("strength", used, usual)]
-    found += (
-        [("Eigen-Reg", "reconstructed after Bao et al. 2024")] if algorithm == "eigen_reg" else []
-    )
-    return found + (
-        [("penalty coefficient", study.recipe(model).penalty)] if algorithm.endswith("_reg") else []
-    )
+    rows = []
+    used = strength_used(model, algorithm, study.strengths)
+    if used is not None:
+        rows.append(("strength", used, SIZES[model].strength))
+    if algorithm == "eigen_reg":
+        rows.append(("Eigen-Reg", "reconstructed after Bao et al. 2024"))
+    if algorithm.endswith("_reg"):
+        rows.append(("penalty coefficient", study.recipe(model).penalty))
+    return rows
 
 
 def _trained(study: Study, model: str, recipe: Pretraining, seeds: Collection[int]) -> list[tuple]:
@@ -274,29 +247,20 @@ def _trained(study: Study, model: str, recipe: Pretraining, seeds: Collection[in
     """
     size, paper = SIZES[model], numbers.load()
     row = {"model": labels.published_model(model)}
-    known: dict[str, tuple] = {
-        field: (paper.value(5, metric=metric, **row),) for field, metric in TABLE5.items()
-    }
+    known: dict[str, tuple] = {"length": INFERRED}
+    for field, metric in TABLE5.items():
+        known[field] = (paper.value(5, metric=metric, **row),)
     known["scheduler"] = (paper.printed(5, metric="lr_scheduler_type", **row),)
-    usual = {name: field.default for name, field in Pretraining.model_fields.items()}
-    known["length"] = INFERRED
-    known |= {field: (usual[field], "BERT") for field in ("masking", "dropout", "weight_decay")}
-    words = (
-        VOCABULARY
-        if study.tokenizer == "bert"
-        else f"{study.tokenizer}, at most {study.vocabulary} words"
-    )
-    found = [("vocabulary", words, VOCABULARY, "BERT"), _seed(seeds)]
-    found += [
-        (name, getattr(recipe, field), *known.get(field, ())) for field, name in SCHEDULE.items()
-    ]
+    for field in ("masking", "dropout", "weight_decay"):
+        known[field] = (Pretraining.model_fields[field].default, "BERT")
+    words = f"{study.tokenizer}, at most {study.vocabulary} words"
+    if study.tokenizer == "bert":
+        words = VOCABULARY
+    rows = []
     if size.scaled_from:
-        found.insert(
-            0,
-            (
-                "model",
-                _shape(size),
-                f"{labels.model_title(size.scaled_from)}: {_shape(SIZES[size.scaled_from])}",
-            ),
-        )
-    return found
+        whole = f"{labels.model_title(size.scaled_from)}: {_shape(SIZES[size.scaled_from])}"
+        rows.append(("model", _shape(size), whole))
+    rows += [("vocabulary", words, VOCABULARY, "BERT"), _seed(seeds)]
+    for field, name in SCHEDULE.items():
+        rows.append((name, getattr(recipe, field), *known.get(field, ())))
+    return rows

@@ -41,9 +41,8 @@ HEADS = {
 
 def task_of(name: str, recipe: Finetuning, source: Source) -> Task:
     """Load a task with the recipe's limits and split mapping."""
-    return load_task(
-        name, source, recipe.splits.get(name), (recipe.limit_train, recipe.limit_evaluation)
-    )
+    limits = (recipe.limit_train, recipe.limit_evaluation)
+    return load_task(name, source, recipe.splits.get(name), limits)
 
 
 def with_head(task: Task, checkpoint: Path, recipe: Finetuning, seed: int) -> nn.Module:
@@ -52,13 +51,14 @@ def with_head(task: Task, checkpoint: Path, recipe: Finetuning, seed: int) -> nn
     """
     quiet()
     torch.manual_seed(seed)
-    dropout = {
-        "hidden_dropout_prob": recipe.dropout,
-        "attention_probs_dropout_prob": recipe.dropout,
-    }
     head = HEADS.get(task.spec.kind, transformers.AutoModelForSequenceClassification)
-    labels = {"num_labels": task.spec.num_labels}
-    return head.from_pretrained(checkpoint, trust_remote_code=False, **labels, **dropout)
+    return head.from_pretrained(
+        checkpoint,
+        trust_remote_code=False,
+        num_labels=task.spec.num_labels,
+        hidden_dropout_prob=recipe.dropout,
+        attention_probs_dropout_prob=recipe.dropout,
+    )
 
 
 class KeepBest(TrainerCallback):
@@ -72,11 +72,8 @@ class KeepBest(TrainerCallback):
     def on_epoch_end(self, args, state, control, model=None, **kwargs):
         value = self.judge()
         if not self.epoch or value > self.best:
-            self.best, self.epoch, self.weights = (
-                value,
-                round(state.epoch),
-                copy.deepcopy(model.state_dict()),
-            )
+            self.best, self.epoch = value, round(state.epoch)
+            self.weights = copy.deepcopy(model.state_dict())
 
 
 def trainer_of(
@@ -93,22 +90,21 @@ def trainer_of(
     is no number.
     """
     name = task.spec.name
-    batches = {
-        "per_device_train_batch_size": recipe.batch,
-        "per_device_eval_batch_size": 2 * recipe.batch,
-    }
-    # a share of all steps when below 1
-    rate = {"lr_scheduler_type": "linear", "warmup_steps": recipe.warmup_share}
-    more = {
-        "num_train_epochs": recipe.epochs_of.get(name, recipe.epochs),
-        "logging_steps": 10,
-        "save_strategy": "no",
-    }
-    settings = arguments_of(recipe, folder, seed, **batches, **rate, **more)
-    callbacks, pad = (
-        [StopAtNaN(folder), Progress(f"{name} seed {seed}")],
-        collator(task.spec, tokenizer),
+    settings = arguments_of(
+        recipe,
+        folder,
+        seed,
+        per_device_train_batch_size=recipe.batch,
+        per_device_eval_batch_size=2 * recipe.batch,
+        lr_scheduler_type="linear",
+        # a share of all steps when below 1
+        warmup_steps=recipe.warmup_share,
+        num_train_epochs=recipe.epochs_of.get(name, recipe.epochs),
+        logging_steps=10,
+        save_strategy="no",
     )
+    callbacks = [StopAtNaN(folder), Progress(f"{name} seed {seed}")]
+    pad = collator(task.spec, tokenizer)
     made = kind(model, args=settings, train_dataset=train, data_collator=pad, callbacks=callbacks)
     made.remove_callback(transformers.PrinterCallback)
     return made
@@ -116,8 +112,8 @@ def trainer_of(
 
 def steps(recipe: Finetuning, task: str, items: int) -> tuple[int, int]:
     """Return the steps of an epoch and of the whole training of a task on so many items."""
-    one = ceil(items / recipe.batch)
-    return one, one * recipe.epochs_of.get(task, recipe.epochs)
+    epoch = ceil(items / recipe.batch)
+    return epoch, epoch * recipe.epochs_of.get(task, recipe.epochs)
 
 
 def finetune(
@@ -144,34 +140,31 @@ def finetune(
     shown = collate([*reported.take(min(SHOWN, len(reported)))])
 
     def measure(model: nn.Module) -> dict[str, Any]:
-        return {
-            "score": scored(trainer, task, "evaluation", reported)["headline"],
-            **flow(model, shown),
-        }
+        score = scored(trainer, task, "evaluation", reported)["headline"]
+        return {"score": score, **flow(model, shown)}
 
     points = recipe.curve if spec.name in FOLLOWED else 0
     _, last = steps(recipe, spec.name, len(train))
+    checks = [round(k * last / max(1, points - 1)) for k in range(points)]
     keep = KeepBest(lambda: scored(trainer, task, "development", development)["headline"])
     trainer.add_callback(keep)
-    trainer.add_callback(
-        FollowHeldOut(measure, (round(k * last / max(1, points - 1)) for k in range(points)))
-    )
+    trainer.add_callback(FollowHeldOut(measure, checks))
     try:
         trainer.train()
         model.load_state_dict(keep.weights)
-        found = scored(trainer, task, "evaluation", reported)
+        scores = scored(trainer, task, "evaluation", reported)
     except Failed as failure:
         return {"failed": failure.failure()}
     precision = {"name": recipe.precision, "reason": "recipe", "seconds": {}}
-    return {"epoch": keep.epoch, "curve": followed(trainer), "precision": precision, **found}
+    return {"epoch": keep.epoch, "curve": followed(trainer), "precision": precision, **scores}
 
 
 def followed(trainer: Trainer) -> list[dict[str, Any]]:
     """Return what `FollowHeldOut` measured along a training, by "step"."""
-    return [
-        {key: point[key] for key in point if key != "seconds"}
-        for point in curve(trainer.state.log_history)
-    ]
+    points = [dict(point) for point in curve(trainer.state.log_history)]
+    for point in points:
+        point.pop("seconds", None)
+    return points
 
 
 def scored(trainer: Trainer, task: Task, part: str, features: datasets.Dataset) -> dict[str, Any]:
@@ -201,10 +194,8 @@ def finetune_all(
     for name in names:
         task = task_of(name, recipe, source)
         splits += task.splits
-        texts = [
-            source.fingerprint(task.spec.dataset, task.spec.config, split["split"])
-            for split in task.splits
-        ]
+        dataset = (task.spec.dataset, task.spec.config)
+        texts = [source.fingerprint(*dataset, split["split"]) for split in task.splits]
         # of other rows it would be another result
         done = folder / f"{checkpoints.marked(name, texts)}.json"
         if not done.exists():

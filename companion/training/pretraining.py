@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -54,23 +55,18 @@ def texts(
     """
     recipe, plan = study.recipe(model), study.decoder if labels.is_decoder(model) else study
     if plan is study and study.tokens:
-        *found, about = corpora.read_file(Path(study.tokens))
+        *parts, about = corpora.read_file(Path(study.tokens))
         for name, value in _content(study, recipe).items():
             # a file without a word of a limit has all of its text
-            if (held := about.get(name)) != value:
+            written = about.get(name)
+            if written != value:
                 raise DataError(
-                    f"{study.tokens}: {name} {held}, not {value}: write it for {study.name}"
+                    f"{study.tokens}: {name} {written}, not {value}: write it for {study.name}"
                 )
-        return tuple(found)
+        return tuple(parts)
     tokenizer = make_tokenizer(plan.tokenizer, source, study.corpus, plan.vocabulary)
-    text = corpora.token_blocks(
-        source, study.corpus, tokenizer, recipe.length, limit_tokens=recipe.limit_tokens
-    )
-    return (
-        tokenizer,
-        text,
-        corpora.token_blocks(source, study.corpus, tokenizer, recipe.length, split="validation"),
-    )
+    blocks = partial(corpora.token_blocks, source, study.corpus, tokenizer, recipe.length)
+    return tokenizer, blocks(limit_tokens=recipe.limit_tokens), blocks(split="validation")
 
 
 def _content(study: Study, recipe: Pretraining) -> dict[str, Any]:
@@ -99,32 +95,29 @@ def untrained(
     ValueError for another.
     """
     size, recipe = model.removeprefix(labels.DECODER), study.recipe(model)
-    kind, known = (
-        ("decoder", DecoderAlgorithm) if labels.is_decoder(model) else ("encoder", Algorithm)
-    )
-    if algorithm not in get_args(known):
+    kind, known, build = "encoder", get_args(Algorithm), architectures.encoder
+    if labels.is_decoder(model):
+        kind, known, build = "decoder", get_args(DecoderAlgorithm), architectures.decoder
+    if algorithm not in known:
         raise ValueError(
-            f"algorithm: no {kind} has '{algorithm}'; choose one of {', '.join(get_args(known))}"
+            f"algorithm: no {kind} has '{algorithm}'; choose one of {', '.join(known)}"
         )
-    build = {"decoder": architectures.decoder, "encoder": architectures.encoder}[kind]
     network = build(size, tokenizer, dropout=recipe.dropout, seed=seed)
     network = architectures.refine_with(network, algorithm, strength_of(size, study.strengths))
     return regularizers.attach(network, algorithm, recipe.penalty)
 
 
-def same_weights(one: nn.Module, other: nn.Module) -> bool:
+def same_weights(left: nn.Module, right: nn.Module) -> bool:
     """Say whether two networks have the same weights, to the bit; what a penalty keeps for itself
     is none of theirs.
     """
-    first, second = (
-        {
-            name: weight.cpu()
-            for name, weight in network.named_parameters()
-            if not name.startswith(regularizers.NAME)
-        }
-        for network in (one, other)
-    )
+    first, second = _weights(left), _weights(right)
     return first.keys() == second.keys() and all(map(torch.equal, first.values(), second.values()))
+
+
+def _weights(network: nn.Module) -> dict[str, torch.Tensor]:
+    weights = {name: weight.cpu() for name, weight in network.named_parameters()}
+    return {name: weights[name] for name in weights if not name.startswith(regularizers.NAME)}
 
 
 def train(
@@ -143,13 +136,13 @@ def train(
     """
     recipe = study.recipe(model)
     folder = checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint)
-    given = {
+    settings = {
         "folder": folder,
         "seed": seed,
         "measure": held_out_measure(recipe, tokenizer, held_out),
     }
     return trainer.pretrain(
-        network, text, batches(tokenizer, recipe.masking, seed), recipe, **given
+        network, text, batches(tokenizer, recipe.masking, seed), recipe, **settings
     )
 
 
@@ -190,11 +183,11 @@ def on_wikitext(
     It is None where there is no such text. Raises DataError if it cannot be read; with a token
     file, whose machine may lack text and network, that is none.
     """
-    recipe, given = study.recipe(model), {"split": "validation", "limit_tokens": WIKITEXT_TOKENS}
+    recipe, part = study.recipe(model), {"split": "validation", "limit_tokens": WIKITEXT_TOKENS}
     for config in WIKITEXT_CONFIGS:
         with suppress(DataError if study.tokens else Absent):
             blocks = corpora.token_blocks(
-                source, {f"{WIKITEXT}:{config}": 1.0}, tokenizer, recipe.length, **given
+                source, {f"{WIKITEXT}:{config}": 1.0}, tokenizer, recipe.length, **part
             )
             break
     else:
@@ -202,14 +195,14 @@ def on_wikitext(
     measure = HeldOut(blocks, batches(tokenizer, recipe.masking, 0), len(blocks), recipe.batch)
     about = {
         "tokens": blocks.tokens,
-        "split": given["split"],
+        "split": part["split"],
         "config": config,
         "note": blocks.splits[0]["note"],
     }
     return {"wikitext": measure.perplexity_by_sequence(network) | about}
 
 
-def asked(
+def answers(
     study: Study, network: nn.Module, tokenizer: PreTrainedTokenizerBase, source: Source
 ) -> tuple[dict[str, dict[str, Any]], list[Split]]:
     """Ask a decoder the study's questions without fine-tuning; returns task -> scores, and the
@@ -241,16 +234,8 @@ def main(study_name: str, model: str, algorithm: str, seed: int) -> None:
             )
         tokenizer, text, held_out = texts(study, model, sources.resolve(study.data))
         network = untrained(study, model, algorithm, seed, tokenizer)
-        train(
-            study,
-            model,
-            algorithm,
-            seed,
-            network=network,
-            tokenizer=tokenizer,
-            text=text,
-            held_out=held_out,
-        )
+        read = {"tokenizer": tokenizer, "text": text, "held_out": held_out}
+        train(study, model, algorithm, seed, network=network, **read)
     except (ValueError, TrainingFailed, PermissionError) as error:
         print(f"saobp: {error}", file=sys.stderr)
         sys.exit(2)

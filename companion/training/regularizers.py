@@ -48,9 +48,8 @@ class EntropyRegularizer(nn.Module):
         """
         length = attentions[0].shape[-1]
         most = torch.log(torch.tensor(float(length)))
-        entropies = torch.stack(
-            [attention_entropy(layer.float(), mask=real).mean(0) for layer in attentions]
-        )
+        entropies = [attention_entropy(layer.float(), mask=real).mean(0) for layer in attentions]
+        entropies = torch.stack(entropies)
         deviation = entropies - (self.START + self.offset.float()) * most.to(entropies)
         charged = deviation * (deviation.abs() > self.tolerance * most.to(entropies))
         coefficient = self.coefficient or (1e-5 if length <= 256 else 5e-5)
@@ -88,16 +87,15 @@ class SpectrumRegularizer(nn.Module):
 
     def moments(self) -> tuple[Float[Tensor, "layer head"], Float[Tensor, "layer head"]]:
         """Return mean and variance of the eigenvalues of every head's S."""
-        found = []
+        moments = []
         for weights in self.projections:
             query, key = (weight.unflatten(0, (self.heads, -1)).float() for weight in weights)
             width, mixed = query.shape[-1], key @ query.mT
             mean = (query * key).sum((-2, -1)) / width
-            squares = ((query @ query.mT) * (key @ key.mT)).sum((-2, -1)) + (mixed * mixed.mT).sum(
-                (-2, -1)
-            )
-            found.append((mean, squares / 2 / width - mean.square()))
-        means, variances = map(torch.stack, zip(*found))
+            squares = ((query @ query.mT) * (key @ key.mT)).sum((-2, -1))
+            squares = squares + (mixed * mixed.mT).sum((-2, -1))
+            moments.append((mean, squares / 2 / width - mean.square()))
+        means, variances = map(torch.stack, zip(*moments))
         return means, variances
 
     def forward(self, attentions: None = None, real: None = None) -> Float[Tensor, ""]:
@@ -112,14 +110,11 @@ def attach(model: nn.Module, algorithm: str, coefficient: float | None = None) -
     """
     heads = model.config.num_attention_heads
     if algorithm == "entropy_reg":
-        model.add_module(
-            NAME, EntropyRegularizer(model.config.num_hidden_layers, heads, coefficient=coefficient)
-        )
+        layers = model.config.num_hidden_layers
+        model.add_module(NAME, EntropyRegularizer(layers, heads, coefficient=coefficient))
     elif algorithm == "eigen_reg":
-        projections = [
-            (layer.attention.self.query, layer.attention.self.key)
-            for layer in model.bert.encoder.layer
-        ]
+        attentions = [layer.attention.self for layer in model.bert.encoder.layer]
+        projections = [(attention.query, attention.key) for attention in attentions]
         model.add_module(NAME, SpectrumRegularizer(projections, heads, coefficient=coefficient))
     return model
 

@@ -34,15 +34,25 @@ LOADERS = 2
 WORSE = 0.5
 
 
+def adamw(network: nn.Module, rate: float, decay: float) -> torch.optim.Optimizer:
+    """Return AdamW as the Trainer has it, for a loop of one's own: no decay of biases and norms."""
+    matrices = [weights for weights in network.parameters() if weights.ndim > 1]
+    vectors = [weights for weights in network.parameters() if weights.ndim <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    betas = (ADAM["adam_beta1"], ADAM["adam_beta2"])
+    return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=ADAM["adam_epsilon"], fused=True)
+
+
 def evaluation_steps(steps: int, evaluations: int) -> list[int]:
     """Return step 0, the last step, and geometrically spaced ones between: at least `evaluations`
     where steps allow.
     """
-    inner = (
-        {round(steps ** (k / (evaluations - 2))) for k in range(evaluations - 1)}
-        if evaluations > 2
-        else {steps}
-    )
+    inner = {steps}
+    if evaluations > 2:
+        inner = {round(steps ** (k / (evaluations - 2))) for k in range(evaluations - 1)}
     filler = (step for step in range(1, steps + 1) if step not in inner)
     while len(inner) + 1 < min(evaluations, steps + 1):
         inner.add(next(filler))
@@ -70,25 +80,23 @@ def arguments(
         raise ValueError(
             f"batch: {recipe.batch} sequences a step cannot be shared by {shared} processes"
         )
-    falling = {"num_decay_steps": recipe.decay} if recipe.decay else {}
-    rate = {
-        "lr_scheduler_type": recipe.scheduler,
-        "lr_scheduler_kwargs": falling,
-        "warmup_steps": recipe.warmup,
-    }
-    batches = {
-        "per_device_train_batch_size": recipe.batch // shared,
-        "dataloader_drop_last": True,
-        "data_seed": seed,
-    }
-    batches |= {"dataloader_num_workers": loaders(), "remove_unused_columns": False}
-    logged = max(every for every in range(1, most + 1) if recipe.save_every % every == 0)
-    steps = {
-        "max_steps": until or recipe.steps,
-        "save_steps": recipe.save_every,
-        "logging_steps": logged,
-    }
-    return arguments_of(recipe, folder, seed, **steps, **rate, **batches, **ADAM)
+    return arguments_of(
+        recipe,
+        folder,
+        seed,
+        max_steps=until or recipe.steps,
+        save_steps=recipe.save_every,
+        logging_steps=max(n for n in range(1, most + 1) if recipe.save_every % n == 0),
+        lr_scheduler_type=recipe.scheduler,
+        lr_scheduler_kwargs={"num_decay_steps": recipe.decay} if recipe.decay else {},
+        warmup_steps=recipe.warmup,
+        per_device_train_batch_size=recipe.batch // shared,
+        dataloader_drop_last=True,
+        data_seed=seed,
+        dataloader_num_workers=loaders(),
+        remove_unused_columns=False,
+        **ADAM,
+    )
 
 
 def loaders() -> int:
@@ -102,7 +110,7 @@ def loaders() -> int:
 
 
 def arguments_of(
-    recipe: Pretraining | Finetuning, folder: Path, seed: int, **own: Any
+    recipe: Pretraining | Finetuning, folder: Path, seed: int, **settings: Any
 ) -> TrainingArguments:
     """Return the Trainer's arguments that every training has, and those of its `own`.
 
@@ -122,7 +130,7 @@ def arguments_of(
         dataloader_pin_memory=torch.cuda.is_available(),
         disable_tqdm=True,
         report_to="none",
-        **own,
+        **settings,
     )
     # and not what the environment says
     made.mixed_precision = "bf16" if made.bf16 else "no"
@@ -155,17 +163,17 @@ def pretrain(
     disk is full.
     """
     quiet()
-    callbacks += (collator,) if isinstance(collator, SeededMasking) else ()
+    checks = schedule or evaluation_steps(recipe.steps, recipe.evaluations)
     observers = [
-        watch.FollowHeldOut(
-            measure, schedule or evaluation_steps(recipe.steps, recipe.evaluations)
-        ),
+        watch.FollowHeldOut(measure, checks),
         watch.StopAtNaN(folder),
         checkpoints.SealCheckpoints(),
         watch.NoteSitting(),
         watch.Progress(folder.name),
         *callbacks,
     ]
+    if isinstance(collator, SeededMasking):
+        observers.append(collator)
     with alone(folder), watch.trouble(folder, recipe.batch):
         settings = arguments(recipe, folder, seed, until)
         trainer = Trainer(
@@ -187,12 +195,12 @@ def pretrain(
     return log
 
 
-def attempt(*given: Any, **options: Any) -> dict[str, Any]:
+def attempt(*parts: Any, **options: Any) -> dict[str, Any]:
     """Pretrain, and return what a study of many runs keeps of one: "curve"; "failed", a `Failure`
     or None; "device".
     """
     try:
-        log = pretrain(*given, **options)
+        log = pretrain(*parts, **options)
     except watch.Diverged as error:
         return {"curve": [], "failed": error.failure(), "device": records.device()}
     devices = [entry["sitting"]["device"] for entry in log if "sitting" in entry]
@@ -215,17 +223,21 @@ def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[
             return state.log_history
         tqdm.write(f"continuing from {start.name}")
     trainer.train(resume_from_checkpoint=str(start) if start else False)
-    if (made := trainer.state.global_step) < (asked := trainer.args.max_steps):
+    made, steps = trainer.state.global_step, trainer.args.max_steps
+    if made < steps:
         short = f"the text has fewer sequences than a batch of {recipe.batch}; take a smaller batch or more text"
-        raise watch.TrainingFailed(f"only {made} of {asked} steps were made: {short}")
+        raise watch.TrainingFailed(f"only {made} of {steps} steps were made: {short}")
     return trainer.state.log_history
 
 
 def refuse_of_another_version(checkpoint: Path, log: list[dict[str, Any]]) -> None:
     """Raise ValueError if what trained so far is not told as a record tells it."""
     for entry in log:
-        told = {"step": entry["step"], **entry["sitting"]} if "sitting" in entry else None
-        if told and (flaw := schema.flaw_in(schema.SITTING, told, "sitting")):
+        if "sitting" not in entry:
+            continue
+        sitting = {"step": entry["step"], **entry["sitting"]}
+        flaw = schema.flaw_in(schema.SITTING, sitting, "sitting")
+        if flaw:
             remedy = f"delete {checkpoint.parent} and run again"
             raise ValueError(f"{checkpoint}: no checkpoint of this version ({flaw}): {remedy}")
 

@@ -54,9 +54,8 @@ class FollowHeldOut(TrainerCallback):
                 measured = self.measure(model)
             # of training, earlier sittings included
             seconds = round(time.perf_counter() - self.clock, 1)
-            state.log_history.append(
-                {"step": state.global_step, "heldout": {**measured, "seconds": seconds}}
-            )
+            check = {**measured, "seconds": seconds}
+            state.log_history.append({"step": state.global_step, "heldout": check})
 
 
 class NoteSitting(TrainerCallback):
@@ -78,9 +77,12 @@ class Progress(TrainerCallback):
         self.title = title
 
     def on_train_begin(self, args, state, control, **kwargs):
-        hidden, done = not state.is_world_process_zero, state.global_step
         self.bar = tqdm(
-            total=state.max_steps, initial=done, desc=self.title, mininterval=5, disable=hidden
+            total=state.max_steps,
+            initial=state.global_step,
+            desc=self.title,
+            mininterval=5,
+            disable=not state.is_world_process_zero,
         )
 
     def on_step_end(self, args, state, control, **kwargs):
@@ -116,16 +118,15 @@ class StopAtNaN(TrainerCallback):
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         # a mean over the steps since the last log, the one at a checkpoint before that is written
-        if not math.isfinite(loss := logs.get("loss", logs.get("train_loss", 0.0))):
-            raise self._diverged(
-                f"the loss is {loss} at step {state.global_step}", args.learning_rate
-            )
+        loss = logs.get("loss", logs.get("train_loss", 0.0))
+        if not math.isfinite(loss):
+            reason = f"the loss is {loss} at step {state.global_step}"
+            raise self._diverged(reason, args.learning_rate)
 
     def on_save(self, args, state, control, model=None, **kwargs):
         if not all(weights.isfinite().all() for weights in model.parameters()):
-            raise self._diverged(
-                f"the weights are no numbers at step {state.global_step}", args.learning_rate
-            )
+            reason = f"the weights are no numbers at step {state.global_step}"
+            raise self._diverged(reason, args.learning_rate)
 
     on_train_end = on_save
 

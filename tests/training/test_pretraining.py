@@ -105,7 +105,7 @@ def test_a_decoder_trains_and_is_asked_where_there_is_no_split_to_train_on(
     study = STUDY.changed(
         decoder=STUDY.decoder.changed(tasks=["boolq", "race"], splits={"race": "test"})
     )
-    found, splits = pretraining.asked(study, network, tokenizer, sources.resolve(str(tmp_path)))
+    found, splits = pretraining.answers(study, network, tokenizer, sources.resolve(str(tmp_path)))
     assert {name: scores["items"] for name, scores in found.items()} == {"boolq": 4, "race": 4}
     assert [(split["split"], split["role"]) for split in splits] == [
         *product(("validation", "test"), ["evaluation"])
@@ -115,7 +115,7 @@ def test_a_decoder_trains_and_is_asked_where_there_is_no_split_to_train_on(
 def test_a_decoder_with_random_weights_answers_variously_and_is_at_chance(texts, source):
     study = STUDY.changed(decoder=STUDY.decoder.changed(tasks=["boolq"], limit_evaluation=100))
     network = pretraining.untrained(STUDY, DECODER, "high", 0, texts[0])
-    found = pretraining.asked(study, network, texts[0], source)[0]["boolq"]
+    found = pretraining.answers(study, network, texts[0], source)[0]["boolq"]
     assert not found["constant"] and found["interval"][0] <= found["chance"] <= found["interval"][1]
 
 
