@@ -93,12 +93,12 @@ class Plan(typed_by_hand.Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_read(cls, given: dict[str, Any]) -> dict[str, Any]:
-        for name, seeds in given.get("readings", {}).items():
-            if name not in given["studies"]:
+    def _as_read(cls, content: dict[str, Any]) -> dict[str, Any]:
+        for name, seeds in content.get("readings", {}).items():
+            if name not in content["studies"]:
                 raise ValueError(f"readings: no study {name!r}")
-            given["studies"][name]["primary"] |= {"read": seeds}
-        return given
+            content["studies"][name]["primary"] |= {"read": seeds}
+        return content
 
 
 def file() -> Path:
@@ -111,9 +111,9 @@ def read(path: Path) -> Plan:
     """Read a plan, once per process; ValueError that names the file and the key that is missing,
     unknown or wrong.
     """
-    given = typed_by_hand.read(path)
-    head = {key: given.pop(key) for key in ("name", "interim", "readings") if key in given}
-    return _validated(path, "", Plan, head | {"studies": given})
+    content = typed_by_hand.read(path)
+    head = {key: content.pop(key) for key in ("name", "interim", "readings") if key in content}
+    return _validated(path, "", Plan, head | {"studies": content})
 
 
 def studies() -> dict[str, Planned]:
@@ -128,9 +128,9 @@ def section(path: Path, name: str, kind: type[Kind]) -> Kind:
     return _validated(path, name, kind, typed_by_hand.read(path)[name])
 
 
-def _validated(path: Path, name: str, kind: type[Kind], given: Any) -> Kind:
+def _validated(path: Path, name: str, kind: type[Kind], content: Any) -> Kind:
     try:
-        return kind.model_validate(given)
+        return kind.model_validate(content)
     except ValidationError as error:
         key, first = typed_by_hand.first_flaw(error)
         key = f"{name}.{key}".strip(".").removeprefix("studies.")
@@ -161,9 +161,8 @@ def command(
     )
     def run(plan: Path, out: Path, only: str) -> None:
         try:
-            planned = [
-                entry for entry in listed(section(plan, name, kind)) if re.search(only, entry[0])
-            ]
+            entries = listed(section(plan, name, kind))
+            planned = [entry for entry in entries if re.search(only, entry[0])]
         except (ValueError, re.error) as error:
             raise click.ClickException(str(error)) from None
         with environment.cleared():
@@ -189,22 +188,19 @@ def share(planned: Iterable[Entry], out: Path, *, wait: bool = False) -> None:
                 if not path.exists():
                     make(path, folder)
                     continue
-                told = records.read(path)["metrics"]
+                metrics = records.read(path)["metrics"]
             except (OSError, ValueError) as error:
                 raise click.ClickException(str(error)) from error
-            if _differ(told, to_jsonable_python(recipe)):
-                said = (
-                    "was made by another recipe than the plan's: remove it, or give another --out"
-                )
-                raise click.ClickException(f"{path}: {said}")
+            if _differ(metrics, to_jsonable_python(recipe)):
+                message = "was made by another recipe than the plan's: remove it, or give another"
+                raise click.ClickException(f"{path}: {message} --out")
 
 
-def _differ(told: Any, wanted: Any) -> bool:
+def _differ(recorded: Any, wanted: Any) -> bool:
     """Compare what both tell of a recipe, but for the precision: a machine may not have the
     plan's.
     """
-    if isinstance(told, dict) and isinstance(wanted, dict):
-        return any(
-            _differ(told[key], wanted[key]) for key in told.keys() & wanted.keys() - {"precision"}
-        )
-    return told != wanted
+    if isinstance(recorded, dict) and isinstance(wanted, dict):
+        keys = recorded.keys() & wanted.keys() - {"precision"}
+        return any(_differ(recorded[key], wanted[key]) for key in keys)
+    return recorded != wanted

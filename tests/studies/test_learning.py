@@ -143,7 +143,7 @@ def test_a_run_ends_when_both_hops_have_been_known(tmp_path, small_stories):
 def test_a_run_whose_loss_is_no_number_says_so_and_counts_as_the_last_step(
     tmp_path, monkeypatch, small_stories
 ):
-    monkeypatch.setattr(run, "optimizer_of", broken_after(run.optimizer_of))
+    monkeypatch.setattr(run.trainer, "adamw", broken_after(run.trainer.adamw))
     made = run.train(SMALL, Run(16, "original", 0.004, 41), tmp_path)
     assert made["failed"]["reason"] == "the loss is no number at step 2"
     endpoint = design.endpoint(SMALL, {"metrics": made})
@@ -167,7 +167,7 @@ def broken_after(usual):
 
 def test_matrices_decay_and_biases_and_norms_do_not():
     network = run.encoder(SMALL, SMALL.stories(16), Run(16, "original", 0.002, 41))
-    decayed, kept = run.optimizer_of(network, 0.002, 0.01).param_groups
+    decayed, kept = run.trainer.adamw(network, 0.002, 0.01).param_groups
     names = {id(weights): name for name, weights in network.named_parameters()}
     assert decayed["weight_decay"] == 0.01 and kept["weight_decay"] == 0.0
     assert all("bias" in names[id(one)] or "LayerNorm" in names[id(one)] for one in kept["params"])

@@ -99,7 +99,7 @@ def test_how_often_a_word_is_mentioned_says_nothing_about_its_chain():
 
 def test_a_story_is_told_with_its_answers_and_its_paths_are_those_asked_about():
     said, paths = (
-        [line.split(" -> ") for line in questions.told(PLAN).splitlines()],
+        [line.split(" -> ") for line in questions.as_text(PLAN).splitlines()],
         questions.paths(PLAN),
     )
     asked = [words[0].split()[1:-1] for words in said if len(words) == 2]

@@ -30,13 +30,8 @@ SHORT = RECIPE.changed(steps=2, warmup=1, evaluations=1)
 
 
 @pytest.fixture
-def given(tmp_path):
-    return {
-        "text": RandomText(),
-        "held_out": RandomText(),
-        "tokenizer": word_tokenizer(),
-        "folder": tmp_path,
-    }
+def inputs(tmp_path):
+    return strength_training.Inputs(RandomText(), RandomText(), word_tokenizer(), tmp_path)
 
 
 def run(model, strength, seed, loss, device="cpu"):
@@ -111,10 +106,10 @@ def test_a_size_by_a_recipe_of_its_own_stands_by_itself():
         assert found[key].tolist() == pytest.approx([usual, usual, own], nan_ok=True)
 
 
-def test_larger_models_are_trained_at_zero_and_at_their_own_strength_each_by_its_recipe(given):
+def test_larger_models_are_trained_at_zero_and_at_their_own_strength_each_by_its_recipe(inputs):
     own = {"learning_rate": RECIPE.learning_rate / 10, "precision": "bf16"}
     sizes = [Larger(model="small-quarter", **recipe) for recipe in ({}, own)]
-    runs = strength_training.larger(PLAN.changed(larger=sizes, pretrain=SHORT), **given)
+    runs = strength_training.larger(PLAN.changed(larger=sizes, pretrain=SHORT), inputs)
     found = [(one["model"], one["strength"], one["seed"]) for one in runs]
     assert found == [("small-quarter", level, 42) for level in (0.0, 0.08, 0.0, 0.08)]
     assert [{key: one[key] for key in own} for one in runs[1:3]] == [dict.fromkeys(own), own]
@@ -142,8 +137,8 @@ def test_the_studys_own_model_comes_first_at_zero_and_at_its_own_strength():
     assert own[2:] == RUNS
 
 
-def test_strengths_are_trained_followed_and_read_back(given):
-    runs = strength_training.study(PLAN, **given)
+def test_strengths_are_trained_followed_and_read_back(inputs):
+    runs = strength_training.study(PLAN, inputs)
     swept = strengths.sweep(runs)
     assert swept["strength"].tolist() == [0.0, 0.5, strengths.BY_HEAD, strengths.BY_LAYER]
     plain, other = (swept[swept["strength"] == strength].iloc[0] for strength in (0.0, 0.5))
@@ -158,29 +153,29 @@ def test_strengths_are_trained_followed_and_read_back(given):
     drawn = figure.of(runs)
     assert drawn["learned"].tolist() == ["", "", "head", "layer"]
     assert drawn["strength"].iloc[-1] == pytest.approx(went[went["step"] == 6]["strength"].mean())
-    next(given["folder"].glob("mini-quarter-0.5-42-*.json")).write_text(
+    next(inputs.folder.glob("mini-quarter-0.5-42-*.json")).write_text(
         json.dumps(runs[1] | {"seed": 7})
     )
     # finished runs are not run again
-    assert strength_training.study(PLAN, **given)[1]["seed"] == 7
+    assert strength_training.study(PLAN, inputs)[1]["seed"] == 7
 
 
-def test_the_text_that_is_looked_at_makes_no_other_run(given, monkeypatch):
+def test_the_text_that_is_looked_at_makes_no_other_run(inputs, monkeypatch):
     made, ended = [], {"curve": [], "failed": None, "device": None}
     monkeypatch.setattr(trainer, "attempt", lambda *_, folder, **__: made.append(folder) or ended)
     for plan in (PLAN, PLAN.changed(sequences=PLAN.sequences + 1)):
-        strength_training.run(plan, 0.5, 1, **given)
+        strength_training.run(plan, 0.5, 1, inputs)
     assert len(made) == 1
 
 
-def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(given, monkeypatch):
+def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(inputs, monkeypatch):
     monkeypatch.setattr(
         trainer, "pretrain", Mock(side_effect=Diverged("the loss is nan at step 3"))
     )
-    run = strength_training.run(PLAN, 0.5, 0, **given)
+    run = strength_training.run(PLAN, 0.5, 0, inputs)
     assert (run["curve"], run["failed"]["reason"]) == ([], "the loss is nan at step 3")
     assert run["device"] == records.device()
-    assert strengths.sweep([run]).empty and strength_training.run(PLAN, 0.5, 0, **given) == run
+    assert strengths.sweep([run]).empty and strength_training.run(PLAN, 0.5, 0, inputs) == run
     assert strengths.learned([run | {"strength": strengths.BY_HEAD}]).empty
 
 

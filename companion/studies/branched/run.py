@@ -21,6 +21,8 @@ from companion.setup.studies import Study, load_study
 from companion.studies import plan
 from companion.training import checkpoints, departures, pretraining, trainer
 
+MODEL = "mini-narrow"
+
 
 class Branched(plan.Question):
     """The plan's section `branched`."""
@@ -66,24 +68,25 @@ class Trunk:
         """Train a model by a recipe, or continue from the newest checkpoint in `folder`; returns it
         and its log.
         """
-        network = pretraining.untrained(
-            self.study, self.model, algorithm, self.seed, self.tokenizer
-        )
-        masking = SeededMasking(self.tokenizer, recipe.masking, self.seed)
-        given = {"folder": folder, "seed": self.seed, "measure": self.measure, "until": until}
-        schedule = [*range(0, recipe.steps + 1, recipe.save_every)]
-        return network, trainer.pretrain(
-            network, self.text, masking, recipe, schedule=schedule, **given
-        )
+        study, model, seed, tokenizer = self.study, self.model, self.seed, self.tokenizer
+        network = pretraining.untrained(study, model, algorithm, seed, tokenizer)
+        masking = SeededMasking(tokenizer, recipe.masking, seed)
+        settings = {
+            "folder": folder,
+            "seed": seed,
+            "measure": self.measure,
+            "until": until,
+            "schedule": [*range(0, recipe.steps + 1, recipe.save_every)],
+        }
+        return network, trainer.pretrain(network, self.text, masking, recipe, **settings)
 
     def grow(self) -> tuple[int, list[dict[str, Any]]]:
         """Train plain attention until the held-out loss is below the plan's, or to the recipe's
         end: step and log.
         """
         every = self.chosen.every
-        recipe = self.study.recipe(self.model).changed(
-            scheduler="constant_with_warmup", save_every=every
-        )
+        recipe = self.study.recipe(self.model)
+        recipe = recipe.changed(scheduler="constant_with_warmup", save_every=every)
         for step in range(every, recipe.steps + 1, every):
             _, log = self.train("original", recipe, self.home("trunk", self.chosen.below), step)
             # of a trunk that is there already, later than this step
@@ -96,47 +99,33 @@ class Trunk:
         """Return the recipe of a trunk and its branch: the rate is whole until the branch's own
         last fifth.
         """
-        steps, falling = start + self.chosen.steps, max(1, self.chosen.steps // 5)
-        shape = {
-            "scheduler": "warmup_stable_decay",
-            "falling": falling,
-            "save_every": self.chosen.every,
-        }
-        return self.study.recipe(self.model).changed(steps=steps, **shape)
+        return self.study.recipe(self.model).changed(
+            steps=start + self.chosen.steps,
+            scheduler="warmup_stable_decay",
+            falling=max(1, self.chosen.steps // 5),
+            save_every=self.chosen.every,
+        )
 
     def branch(self, algorithm: str, start: int) -> dict[str, Any]:
         """Continue it with an algorithm and return the curve and the losses of each held-out
         sequence at its end.
         """
-        own = self.home(algorithm, self.chosen.steps, start, self.study.strengths.get(self.model))
+        home = self.home(algorithm, self.chosen.steps, start, self.study.strengths.get(self.model))
         grown = self.home("trunk", self.chosen.below) / f"checkpoint-{start}"
-        if checkpoints.newest_whole(own) is None:
-            with paths.new_folder(own / grown.name) as copied:
+        if checkpoints.newest_whole(home) is None:
+            with paths.new_folder(home / grown.name) as copied:
                 shutil.copytree(grown, copied, dirs_exist_ok=True)
-        network, log = self.train(algorithm, self.recipe(start), own)
+        network, log = self.train(algorithm, self.recipe(start), home)
         nats, tokens = self.measure.by_sequence(network)
-        found = {
-            "algorithm": algorithm,
-            "nats": nats,
-            "tokens": tokens,
-            "held_out": sum(nats) / sum(tokens),
-        }
-        return found | heldout.summary(log)
+        losses = {"nats": nats, "tokens": tokens, "held_out": sum(nats) / sum(tokens)}
+        return {"algorithm": algorithm} | losses | heldout.summary(log)
 
 
-def run(
-    study: Study,
-    model: str,
-    seed: int,
-    chosen: Branched,
-    told: dict[str, Any],
-    path: Path,
-    folder: Path,
-) -> dict[str, Any]:
+def run(chosen: Branched, seed: int, path: Path, folder: Path) -> dict[str, Any]:
     """Make one record: a trunk and its branches, and what it tells of its recipe."""
-    record = records.Run(
-        "branched", study_name="branched", parameters={"model": model, "seed": seed}
-    )
+    study, model = load_study("narrow"), MODEL
+    parameters = {"model": model, "seed": seed}
+    record = records.Run("branched", study_name="branched", parameters=parameters)
     trainer.quiet()
     source = sources.resolve(study.data)
     tokenizer, text, held_out = pretraining.texts(study, model, source)
@@ -144,25 +133,31 @@ def run(
     trunk = Trunk(study, model, seed, chosen, folder, tokenizer, text, measure)
     start, log = trunk.grow()
     branches = [trunk.branch(arm, start) for arm in chosen.arms]
-    metrics = {"start": start, "trunk": heldout.summary(log), "branches": branches, **told}
-    own = {
-        "study": "branches of one trunk that has started to learn",
-        "steps of a branch": chosen.steps,
-    }
-    apart = [departures.differs(*one) for one in own.items()]
+    metrics = {"start": start, "trunk": heldout.summary(log), "branches": branches}
+    metrics |= recipe_of(chosen)
+    apart = [
+        departures.differs("study", "branches of one trunk that has started to learn"),
+        departures.differs("steps of a branch", chosen.steps),
+    ]
     apart += departures.departures(study, model, text, "high", seed, trunk.recipe(start))
     data = corpora.provenance(source, text, held_out)
     precision = metrics["trunk"]["sittings"][-1]["device"]["precision"]
     return record.save(path, metrics, data=data, departures=apart, precision=precision)
 
 
+def recipe_of(chosen: Branched) -> dict[str, Any]:
+    """Return all that a trunk and its branches depend on, as records tell it."""
+    recipe = load_study("narrow").recipe(MODEL).model_dump()
+    return {
+        "recipe": recipe,
+        "plan": chosen.model_dump(include={"arms", "below", "every", "steps"}),
+    }
+
+
 def records_of(chosen: Branched) -> Iterator[plan.Entry]:
     """Yield the records of the plan: one per trunk."""
-    study, model = load_study("narrow"), "mini-narrow"
-    told = {"recipe": study.recipe(model).model_dump()}
-    told |= {"plan": chosen.model_dump(include={"arms", "below", "every", "steps"})}
     for seed in chosen.trunks:
-        yield f"12-branched-{seed}", partial(run, study, model, seed, chosen, told), told
+        yield f"12-branched-{seed}", partial(run, chosen, seed), recipe_of(chosen)
 
 
 if __name__ == "__main__":

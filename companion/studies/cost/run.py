@@ -44,38 +44,32 @@ def record(
     """Time one setting (phase, sequences, length) with so many threads and write its record."""
     torch.set_num_threads(threads)
     phase, sequences, length = setting
-    given = {
+    parameters = {
         "model": MODEL,
         "phase": phase,
         "sequences": sequences,
         "length": length,
         "threads": threads,
+        "passes": passes(),
     }
-    run = Run("alternations", study_name="cost", parameters=given | {"passes": passes()})
+    run = Run("alternations", study_name="cost", parameters=parameters)
     before = timing.circumstances()
-    found = whole_model.timed(phase, MODEL, VOCABULARY, WAYS, sequences, length, rounds)
-    metrics = before | {
-        "repeats": rounds,
-        "ways": {way: {phase: numbers} for way, _, numbers in found},
-    }
-    run.save(
-        path,
-        metrics,
-        departures=departures.cost(MODEL, sequences, length, rounds, VOCABULARY, phase),
-    )
+    measurements = whole_model.timed(phase, MODEL, VOCABULARY, WAYS, sequences, length, rounds)
+    ways = {way: {phase: numbers} for way, _, numbers in measurements}
+    metrics = before | {"repeats": rounds, "ways": ways}
+    apart = departures.cost(MODEL, sequences, length, rounds, VOCABULARY, phase)
+    run.save(path, metrics, departures=apart)
 
 
 def records_of(planned: Question) -> Iterator[Entry]:
     """Yield the records of the plan, those with most threads first."""
     for threads in THREADS:
-        for phase, sequences, length in SETTINGS:
+        for setting in SETTINGS:
+            phase, sequences, length = setting
             name = f"08-alternations-{phase}-{sequences}x{length}-{threads}"
-            name += "-one-call" * (passes() == "one call")
-            yield (
-                name,
-                partial(record, (phase, sequences, length), threads, planned.primary.seeds),
-                {},
-            )
+            if passes() == "one call":
+                name += "-one-call"
+            yield name, partial(record, setting, threads, planned.primary.seeds), {}
 
 
 if __name__ == "__main__":

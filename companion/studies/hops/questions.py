@@ -21,12 +21,11 @@ from companion.setup.recipes import MultiHop
 from companion.storyworld import lexicon, world
 
 MASK = SPECIAL["mask_token"]
-NAMES = {
-    "person": [
-        name for pair in zip(lexicon.WORDS["female"], lexicon.WORDS["male"]) for name in pair
-    ],
-    **{kind: lexicon.WORDS[kind] for kind in ("object", "town", "job", "mood")},
-}
+NAMES: dict[str, list[str]] = {"person": []}
+for female, male in zip(lexicon.WORDS["female"], lexicon.WORDS["male"]):
+    NAMES["person"] += [female, male]
+for kind in ("object", "town", "job", "mood"):
+    NAMES[kind] = lexicon.WORDS[kind]
 
 
 @cache
@@ -34,9 +33,8 @@ def tokenizer(entities: int) -> PreTrainedTokenizerFast:
     """Return a tokenizer of one token a word, for stories about so many entities of a kind."""
     words = [*SPECIAL.values(), *world.RELATIONS]
     words += [name.lower() for names in NAMES.values() for name in names[:entities]]
-    backend = Tokenizer(
-        models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="[UNK]")
-    )
+    numbers = {word: index for index, word in enumerate(words)}
+    backend = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL)
 
@@ -45,15 +43,16 @@ def puzzle(random: Random, plan: MultiHop) -> world.Puzzle:
     """Draw parallel chains of the plan's relations, as long as its longest question; no kind comes
     twice in a chain.
     """
-    allowed, kinds = (
-        frozenset(name for name in world.WEIGHTS if name.rstrip("-") in plan.relations),
-        [],
-    )
+    allowed = frozenset(name for name in world.WEIGHTS if name.rstrip("-") in plan.relations)
+    kinds: list[str] = []
     while len(set(kinds)) < plan.hops + 1:
         steps = world.draw_steps(random, plan.hops, allowed)
         kinds = [steps[0].source, *(step.target for step in steps)]
-    names = ([name.lower() for name in NAMES[kind][: plan.entities]] for kind in kinds)
-    return world.Puzzle(steps, tuple(tuple(random.sample(named, plan.chains)) for named in names))
+    layers = []
+    for kind in kinds:
+        names = [name.lower() for name in NAMES[kind][: plan.entities]]
+        layers.append(tuple(random.sample(names, plan.chains)))
+    return world.Puzzle(steps, tuple(layers))
 
 
 class Stories(Dataset):
@@ -77,40 +76,35 @@ class Stories(Dataset):
         if not 0 <= index < self.count:
             raise IndexError(f"story {index} of {self.count}")
         longest, pad = self.plan.hops + 2, self.tokens[SPECIAL["pad_token"]]
-        said = self._said(Random(f"{self.seed}/stories/{index}"))
-        tokens = [[self.tokens[word] for word in words] for words, _ in said]
+        sentences = self._sentences(Random(f"{self.seed}/stories/{index}"))
+        tokens = [[self.tokens[word] for word in words] for words, _ in sentences]
         return {
             "input_ids": [row + [pad] * (longest - len(row)) for row in tokens],
-            "labels": [asked[1][0] if asked else -100 for _, asked in said],
-            "token_type_ids": [int(asked is not None) for _, asked in said],
-            "asked": [asked for _, asked in said if asked],
-            "words": [words for words, _ in said],
+            "labels": [question[1][0] if question else -100 for _, question in sentences],
+            "token_type_ids": [int(question is not None) for _, question in sentences],
+            "asked": [question for _, question in sentences if question],
+            "words": [words for words, _ in sentences],
         }
 
-    def _said(self, random: Random) -> list[tuple[list[str], tuple[int, list[int]] | None]]:
+    def _sentences(self, random: Random) -> list[tuple[list[str], tuple[int, list[int]] | None]]:
         """Draw a story: the words of each sentence, with what "asked" has of it, None for a
         fact.
         """
         plan, story = self.plan, puzzle(random, self.plan)
-        layers, relations, chains = (
-            story.layers,
-            [step.relation for step in story.steps],
-            range(plan.chains),
-        )
-        facts = [
-            [layers[n][chain], relations[n], layers[n + 1][chain]]
-            for n in range(plan.hops)
-            for chain in chains
-        ]
-        said = [(fact, None) for fact in facts]
+        layers, chains = story.layers, range(plan.chains)
+        relations = [step.relation for step in story.steps]
+        sentences = []
+        for n, relation in enumerate(relations):
+            for chain in chains:
+                sentences.append(([layers[n][chain], relation, layers[n + 1][chain]], None))
         for hops in range(1, plan.hops + 1):
             start = random.randrange(plan.hops - hops + 1)
             ends = [self.tokens[name] for name in layers[start + hops]]
             for chain in chains:
                 question = [layers[start][chain], *relations[start : start + hops], MASK]
-                said.append((question, (hops, ends[chain:] + ends[:chain])))
-        random.shuffle(said)
-        return said
+                sentences.append((question, (hops, ends[chain:] + ends[:chain])))
+        random.shuffle(sentences)
+        return sentences
 
 
 def exam(plan: MultiHop) -> list[dict[str, Any]]:
@@ -127,23 +121,27 @@ def paths(plan: MultiHop | None) -> dict[int, list[str]]:
     """
     # a study may set no exam
     items = exam(plan) if plan else ()
-    asked = [
-        {len(words) - 2: words[1:-1] for words in item["words"] if words[-1] == MASK}
-        for item in items
-    ]
-    return {hops: [" ".join(each[hops]) for each in asked] for hops in sorted(set().union(*asked))}
+    paths_of: dict[int, list[str]] = {}
+    for item in items:
+        # all questions of so many hops ask for the same relations
+        relations = {len(words) - 2: words[1:-1] for words in item["words"] if words[-1] == MASK}
+        for hops, path in relations.items():
+            paths_of.setdefault(hops, []).append(" ".join(path))
+    return dict(sorted(paths_of.items()))
 
 
-def told(plan: MultiHop) -> str:
+def as_text(plan: MultiHop) -> str:
     """Return the first story of the exam as text, one sentence per line, each question with its
     answer.
     """
-    item, words = exam(plan)[0], tokenizer(plan.entities)
-    ends = (
-        "" if label == -100 else f"   -> {words.convert_ids_to_tokens(label)}"
-        for label in item["labels"]
-    )
-    return "\n".join(" ".join(said) + end for said, end in zip(item["words"], ends))
+    story, vocabulary = exam(plan)[0], tokenizer(plan.entities)
+    lines = []
+    for words, label in zip(story["words"], story["labels"]):
+        line = " ".join(words)
+        if label != -100:
+            line += f"   -> {vocabulary.convert_ids_to_tokens(label)}"
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def stacked(items: list[dict[str, list]]) -> dict[str, torch.Tensor]:

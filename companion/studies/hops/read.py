@@ -24,28 +24,23 @@ def curves(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return accuracy along training, on part of the exam: layers, algorithm, seed, step, hops,
     accuracy (percent).
     """
-    rows = [
-        (*(run[key] for key in RUN), point["step"], int(hops), 100 * share)
-        for run in runs
-        for point in run["curve"]
-        for hops, share in point["accuracy"].items()
-    ]
+    rows = []
+    for run in runs:
+        arm = [run[key] for key in RUN]
+        for point in run["curve"]:
+            for hops, share in point["accuracy"].items():
+                rows.append((*arm, point["step"], int(hops), 100 * share))
     return pd.DataFrame(rows, columns=[*RUN, "step", "hops", "accuracy"])
 
 
 def scores(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return the exam's result: layers, algorithm, seed, hops, accuracy (percent), right, asked."""
-    rows = [
-        (
-            *(run[key] for key in RUN),
-            int(hops),
-            100 * float(np.mean(answers)),
-            sum(answers),
-            len(answers),
-        )
-        for run in runs
-        for hops, answers in run["outcomes"].items()
-    ]
+    rows = []
+    for run in runs:
+        arm = [run[key] for key in RUN]
+        for hops, answers in run["outcomes"].items():
+            accuracy = 100 * float(np.mean(answers))
+            rows.append((*arm, int(hops), accuracy, sum(answers), len(answers)))
     return pd.DataFrame(rows, columns=[*RUN, "hops", "accuracy", "right", "asked"])
 
 
@@ -53,15 +48,12 @@ def by_story(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return layers, algorithm, seed, hops and right: an array of percent right, one number a story
     of the exam.
     """
-    rows = [
-        (
-            *(run[key] for key in RUN),
-            int(hops),
-            100 * np.reshape(answers, (-1, run["chains"])).mean(-1),
-        )
-        for run in runs
-        for hops, answers in run["outcomes"].items()
-    ]
+    rows = []
+    for run in runs:
+        arm = [run[key] for key in RUN]
+        for hops, answers in run["outcomes"].items():
+            of_stories = np.reshape(answers, (-1, run["chains"])).mean(-1)
+            rows.append((*arm, int(hops), 100 * of_stories))
     return pd.DataFrame(rows, columns=[*RUN, "hops", "right"])
 
 
@@ -71,14 +63,14 @@ def differences(
     """Compare an algorithm with Original on the same stories and seeds, in points: (layers, hops)
     -> difference.
     """
-    wide = by_story(runs).pivot(
-        index=["layers", "hops", "seed"], columns="algorithm", values="right"
-    )
-    pairs = wide.reindex(columns=[name, "original"]).dropna().groupby(level=["layers", "hops"])
-    return {
-        key: paired_difference(*(np.stack(own[side]) for side in (name, "original")))
-        for key, own in pairs
-    }
+    cells = ["layers", "hops", "seed"]
+    wide = by_story(runs).pivot(index=cells, columns="algorithm", values="right")
+    pairs = wide.reindex(columns=[name, "original"]).dropna()
+    compared = {}
+    for cell, scores in pairs.groupby(level=["layers", "hops"]):
+        after, before = np.stack(scores[name]), np.stack(scores["original"])
+        compared[cell] = paired_difference(after, before)
+    return compared
 
 
 def by_path(runs: Sequence[dict[str, Any]], paths: Mapping[int, Sequence[str]]) -> pd.DataFrame:
@@ -88,33 +80,29 @@ def by_path(runs: Sequence[dict[str, Any]], paths: Mapping[int, Sequence[str]]) 
     `paths`: `questions.paths` of the exam that the runs were set; ValueError if it had another
         number of stories.
     """
-    found = by_story(runs)
-    each = found.assign(path=[paths.get(hops, ()) for hops in found["hops"]]).explode(
-        ["path", "right"]
-    )
-    each = each.astype({"right": float}).rename(columns={"right": "accuracy"})
+    stories = by_story(runs)
+    stories["path"] = [paths.get(hops, ()) for hops in stories["hops"]]
+    each = stories.explode(["path", "right"]).astype({"right": float})
+    each = each.rename(columns={"right": "accuracy"})
     return each.groupby([*RUN, "hops", "path"], sort=False, as_index=False)["accuracy"].mean()
 
 
-def divided(found: pd.DataFrame) -> pd.DataFrame:
+def divided(rows: pd.DataFrame) -> pd.DataFrame:
     """Return of what `by_path` finds the rows of runs that know some paths of a number of hops and
     others not.
     """
-    known = found["accuracy"] >= KNOWN
-    share = known.groupby([found[key] for key in (*RUN, "hops")]).transform("mean")
-    return found[(share > 0) & (share < 1)]
+    known = rows["accuracy"] >= KNOWN
+    share = known.groupby([rows[key] for key in (*RUN, "hops")]).transform("mean")
+    return rows[(share > 0) & (share < 1)]
 
 
-def path_table(found: pd.DataFrame, number: int) -> pd.DataFrame:
+def path_table(table: pd.DataFrame, number: int) -> pd.DataFrame:
     """Return percent right of the divided runs of a number of hops: a row a run, a column a
     path.
     """
-    rows = divided(found).query("hops == @number")
-    return (
-        rows.pivot_table(index=RUN, columns="path", values="accuracy", sort=False)
-        .sort_index(axis=1)
-        .round()
-    )
+    rows = divided(table).query("hops == @number")
+    wide = rows.pivot_table(index=RUN, columns="path", values="accuracy", sort=False)
+    return wide.sort_index(axis=1).round()
 
 
 def _seed_gaps(
@@ -124,14 +112,15 @@ def _seed_gaps(
     lacks none in both.
     """
     several = frame.query("hops > 1")
-    whole = several.pivot(
-        index=["algorithm", "seed"], columns=["layers", "hops", *over], values=value
-    ).dropna()
-    means = {key: np.mean(cells.tolist(), axis=0) for key, cells in whole.iterrows()}
-    first, second = (
-        {seed: mean for (name, seed), mean in means.items() if name == side} for side in sides
-    )
-    return {seed: mean - second[seed] for seed, mean in first.items() if seed in second}
+    cells = ["layers", "hops", *over]
+    wide = several.pivot(index=["algorithm", "seed"], columns=cells, values=value).dropna()
+    means = {run: np.mean(values.tolist(), axis=0) for run, values in wide.iterrows()}
+    first, second = sides
+    gaps = {}
+    for name, seed in means:
+        if name == first and (second, seed) in means:
+            gaps[seed] = means[first, seed] - means[second, seed]
+    return gaps
 
 
 def gain(
@@ -143,15 +132,14 @@ def gain(
     The interval covers seeds and stories. None without a seed that has the exam at every depth in
     both.
     """
-    found = _seed_gaps(by_story(runs), [], "right", (name, against))
-    if not found:
+    by_seed = _seed_gaps(by_story(runs), [], "right", (name, against))
+    if not by_seed:
         return None
-    gaps = np.stack([*found.values()])
-    by_seed = dict(zip(found, gaps.mean(axis=1).tolist()))
+    gaps = np.stack([*by_seed.values()])
+    means = gaps.mean(axis=1).tolist()
     shared, least = item_errors(gaps)
-    return mean_interval(
-        [*by_seed.values()], item_error=shared, least=least, items=gaps.shape[1]
-    ), by_seed
+    interval = mean_interval(means, item_error=shared, least=least, items=gaps.shape[1])
+    return interval, dict(zip(by_seed, means))
 
 
 def gain_along(
@@ -169,11 +157,13 @@ def planned(records: Sequence[dict[str, Any]], width: int = WIDTH) -> list[dict[
     before it, all.
     """
     study = plan.studies()["hops"]
-    own = {
-        record["parameters"]["seed"]: record
-        for record in records
-        if record["parameters"]["width"] == width
-    }
-    done = [seed for seed in study.model_extra["seeds"] if seed in own]
-    reached = [n for n in study.primary.analyses if done[:n] == study.model_extra["seeds"][:n]]
-    return [own[seed] for seed in done[: reached[-1] if reached else None]]
+    seeds = study.model_extra["seeds"]
+    by_seed = {}
+    for record in records:
+        if record["parameters"]["width"] == width:
+            by_seed[record["parameters"]["seed"]] = record
+    done = [seed for seed in seeds if seed in by_seed]
+    reached = [n for n in study.primary.analyses if done[:n] == seeds[:n]]
+    if reached:
+        done = done[: reached[-1]]
+    return [by_seed[seed] for seed in done]

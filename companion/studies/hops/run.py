@@ -68,18 +68,15 @@ def untrained(plan: MultiHop, layers: int, seed: int) -> nn.Module:
     are learned late or never. With BERT's initial 0.02 so narrow a model would start with flat
     attention.
     """
-    words, size = (
-        questions.tokenizer(plan.entities),
-        (layers, plan.hidden, plan.heads, 4 * plan.hidden),
-    )
-    own = {
+    words = questions.tokenizer(plan.entities)
+    size = Size(layers, plan.hidden, plan.heads, 4 * plan.hidden, plan.strength)
+    settings = {
+        "dropout": plan.pretrain.dropout,
         "initializer_range": plan.hidden**-0.5,
         "max_position_embeddings": 1,
         "pad_token_id": words.pad_token_id,
     }
-    config = architectures.bert_config(
-        Size(*size, plan.strength), len(words), dropout=plan.pretrain.dropout, **own
-    )
+    config = architectures.bert_config(size, len(words), **settings)
     torch.manual_seed(seed)
     network = SentenceEncoder(config)
     for layer in network.bert.encoder.layer:
@@ -98,10 +95,8 @@ class Exam:
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
         right, losses = self.outcomes(model)
-        return {
-            "loss": float(np.mean(losses)),
-            "accuracy": {hops: float(np.mean(got)) for hops, got in right.items()},
-        }
+        accuracy = {hops: float(np.mean(answers)) for hops, answers in right.items()}
+        return {"loss": float(np.mean(losses)), "accuracy": accuracy}
 
     def outcomes(self, model: nn.Module) -> tuple[dict[int, list[int]], list[float]]:
         """Return hops -> 1 for each question answered right, among the ends of the story, else 0;
@@ -112,16 +107,16 @@ class Exam:
         device = next(model.parameters()).device
         for part in self.parts:
             batch = {name: values.to(device) for name, values in questions.stacked(part).items()}
-            asked = [question for item in part for question in item["asked"]]
+            asks = [question for item in part for question in item["asked"]]
             with measuring(model):
                 # a row a question
                 logits = model(**batch).logits.float().cpu()
-            ends = torch.tensor([tokens for _, tokens in asked])
+            ends = torch.tensor([tokens for _, tokens in asks])
             scores = logits.gather(1, ends)
             # no tie, no NaN
             answers = (scores[:, 0] > scores[:, 1:].amax(1)).int().tolist()
             losses += (logits.logsumexp(1) - scores[:, 0]).tolist()
-            for (hops, _), answer in zip(asked, answers, strict=True):
+            for (hops, _), answer in zip(asks, answers, strict=True):
                 right.setdefault(hops, []).append(answer)
         return dict(sorted(right.items())), losses
 
@@ -137,26 +132,28 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
     """
     recipe = plan.pretrain
     # it reads no held-out text
-    own = {"pretrain": identity(recipe.changed(held_out="first"))}
-    name = checkpoints.marked(f"{algorithm}-{layers}-{seed}", plan.model_dump(exclude=OTHERS) | own)
+    recipe_key = {"pretrain": identity(recipe.changed(held_out="first"))}
+    name = checkpoints.marked(
+        f"{algorithm}-{layers}-{seed}", plan.model_dump(exclude=OTHERS) | recipe_key
+    )
     done = folder / f"{name}.json"
     if not done.exists():
         network = encoder(plan, layers, algorithm, seed)
         stories = questions.Stories(plan, seed, recipe.steps * recipe.batch)
-        measure = Exam(plan.changed(items=min(ASKED, plan.items)))
         followed = {
             "folder": folder / name,
             "seed": seed,
-            "measure": measure,
+            "measure": Exam(plan.changed(items=min(ASKED, plan.items))),
             "schedule": checks(recipe),
         }
-        found = trainer.attempt(network, stories, questions.stacked, recipe, **followed)
-        found["outcomes"] = {} if found["failed"] else Exam(plan).outcomes(network)[0]
+        result = trainer.attempt(network, stories, questions.stacked, recipe, **followed)
+        result["outcomes"] = {} if result["failed"] else Exam(plan).outcomes(network)[0]
         which = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}
-        paths.write_text(done, json.dumps(which | found))
+        paths.write_text(done, json.dumps(which | result))
     budget = {"steps": recipe.steps, "full_rate": recipe.full_rate, "stories": recipe.batch}
     made = json.loads(done.read_text(encoding="utf-8")) | budget
-    if flaw := schema.flaw_in(schema.EXAM_RUN, made, "the run"):
+    flaw = schema.flaw_in(schema.EXAM_RUN, made, "the run")
+    if flaw:
         raise ValueError(
             f"{done}: no run of this version ({flaw}): delete it and {folder / name}, and run again"
         )
@@ -175,7 +172,7 @@ def study(plan: MultiHop | None, folder: Path) -> list[dict[str, Any]]:
     """Run every depth, algorithm and seed of a plan; nothing without one, where a study sets no
     exam.
     """
-    return [] if plan is None else [run(plan, *one, folder) for one in plan.runs()]
+    return [] if plan is None else [run(plan, *arm, folder) for arm in plan.runs()]
 
 
 class KnownHops(Question):
@@ -192,9 +189,8 @@ class KnownHops(Question):
 
 def record(exam: MultiHop, path: Path, folder: Path) -> dict[str, Any]:
     """Make one record: every arm and depth of one width and seed."""
-    made = records.Run(
-        "hops", study_name="hops", parameters={"width": exam.hidden, "seed": exam.seeds[0]}
-    )
+    parameters = {"width": exam.hidden, "seed": exam.seeds[0]}
+    made = records.Run("hops", study_name="hops", parameters=parameters)
     metrics = {"multihop": study(exam, folder), "exam_recipe": exam.model_dump()}
     words = len(questions.tokenizer(exam.entities))
     apart = [departures.differs("study", "questions of known hops in the story world")]
@@ -211,13 +207,10 @@ def records_of(planned: KnownHops) -> Iterator[Entry]:
     widths = [(usual.hidden, planned.arms, planned.layers)]
     widths += [(width, arms, planned.layers[-1:]) for width, arms in planned.widths.items()]
     for seed, (width, arms, layers) in product(planned.seeds, widths):
-        own = {"algorithms": arms, "seeds": [seed], "layers": layers, "hidden": width}
-        exam = usual.changed(exam=planned.exam, more_seeds={}, **own)
-        yield (
-            f"12-hops-{exam.hidden}-{exam.seeds[0]}",
-            partial(record, exam),
-            {"exam_recipe": exam.model_dump()},
-        )
+        settings = {"algorithms": arms, "seeds": [seed], "layers": layers, "hidden": width}
+        exam = usual.changed(exam=planned.exam, more_seeds={}, **settings)
+        name = f"12-hops-{exam.hidden}-{exam.seeds[0]}"
+        yield name, partial(record, exam), {"exam_recipe": exam.model_dump()}
 
 
 if __name__ == "__main__":

@@ -46,8 +46,8 @@ def _write(path: Path, stories: questions.Stories, numbers: range) -> None:
     items = [stories[number] for number in numbers]
     words = np.array([item["input_ids"] for item in items])
     labels = np.array([item["labels"] for item in items])
-    asked = np.where(labels == IGNORED, NOT_ASKED, labels)
-    tokens = np.concatenate([words, asked[..., None]], axis=-1)
+    answers = np.where(labels == IGNORED, NOT_ASKED, labels)
+    tokens = np.concatenate([words, answers[..., None]], axis=-1)
     with paths.new_file(path) as temporary, temporary.open("wb") as stream:
         np.save(stream, tokens.astype(np.int16))
 
@@ -55,10 +55,10 @@ def _write(path: Path, stories: questions.Stories, numbers: range) -> None:
 def _as_batch(tokens: np.ndarray) -> dict[str, torch.Tensor]:
     """Return what `questions.stacked` makes of the same stories."""
     tokens = torch.from_numpy(tokens.astype(np.int64))
-    asked = tokens[..., -1]
-    question = asked != NOT_ASKED
+    answers = tokens[..., -1]
+    question = answers != NOT_ASKED
     return {
         "input_ids": tokens[..., :-1],
-        "labels": torch.where(question, asked, IGNORED),
+        "labels": torch.where(question, answers, IGNORED),
         "token_type_ids": question.long(),
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,24 +97,20 @@ class Learning(Question):
 
     def wide_runs(self, best: dict[str, float]) -> list["Run"]:
         """Return the runs of the wider encoders, each arm at its best rate there."""
-        return [
-            Run(width, arm, best[arm], seed)
-            for width in self.scale.widths
-            for seed in self.scale.seeds
-            for arm in (ORIGINAL, HIGH)
-        ]
+        cells = product(self.scale.widths, self.scale.seeds, (ORIGINAL, HIGH))
+        return [Run(width, arm, best[arm], seed) for width, seed, arm in cells]
 
     def recipe(self, run: "Run") -> dict[str, Any]:
         """Return all that a run depends on, as its record tells it."""
-        own = {"layers": self.layers, "width": run.width, "arm": run.arm, "rate": run.rate}
+        cell = {"layers": self.layers, "width": run.width, "arm": run.arm, "rate": run.rate}
         shared = {"exam": self.exam, "items": self.items, "steps": self.steps}
         checks = {"every": self.every, "known": self.known}
-        return own | shared | checks | {"seed": run.seed, "warmup": self.warmup_of(run.arm)}
+        return cell | shared | checks | {"seed": run.seed, "warmup": self.warmup_of(run.arm)}
 
     def warmup_of(self, arm: str) -> int:
         """Return the steps over which an arm's rate rises."""
-        own = self.arms[arm].warmup
-        return self.warmup if own is None else own
+        warmup = self.arms[arm].warmup
+        return self.warmup if warmup is None else warmup
 
     def stories(self, width: int) -> MultiHop:
         """Return the stories, their exam and the encoder's shape, at a width."""
@@ -145,9 +142,8 @@ class Stage:
 
 
 def _rate_runs(rates: Rates, width: int, seeds: Iterable[int]) -> list[Run]:
-    return [
-        Run(width, arm, rate, seed) for seed in seeds for rate in rates.values for arm in rates.arms
-    ]
+    cells = product(seeds, rates.values, rates.arms)
+    return [Run(width, arm, rate, seed) for seed, rate, arm in cells]
 
 
 def stages(planned: Learning, out: Path) -> Iterator[Stage]:
@@ -215,13 +211,13 @@ def record_of(planned: Learning, run: Run, out: Path) -> dict[str, Any]:
 def refuse_another_recipe(planned: Learning, run: Run, record: dict[str, Any], path: Path) -> None:
     """Raise ValueError if the record of a run tells another recipe, another exam say."""
     wanted = planned.recipe(run)
-    told = record["metrics"].get("recipe", {})
-    unlike = [key for key, value in wanted.items() if told.get(key) != value]
+    recipe = record["metrics"].get("recipe", {})
+    unlike = [key for key, value in wanted.items() if recipe.get(key) != value]
     if unlike:
         key = unlike[0]
         raise ValueError(
             f"{path}: was made by another recipe than the plan's "
-            f"({key}: {told.get(key)}, not {wanted[key]}): remove it"
+            f"({key}: {recipe.get(key)}, not {wanted[key]}): remove it"
         )
 
 

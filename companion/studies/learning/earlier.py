@@ -50,11 +50,11 @@ class Group:
 
     def of(self, algorithm: str, hops: Sequence[int], study: str) -> list[Times]:
         """Return the times of an algorithm at some hops, of one study's runs or of all ("")."""
-        found = self.times.get(algorithm, {})
-        return [
-            {name: time for name, time in found.get(number, {}).items() if name.startswith(study)}
-            for number in hops
-        ]
+        chosen = []
+        for number in hops:
+            times = self.times.get(algorithm, {}).get(number, {})
+            chosen.append({name: time for name, time in times.items() if name.startswith(study)})
+        return chosen
 
 
 def groups(records: Records) -> dict[tuple[int, int], Group]:
@@ -75,21 +75,21 @@ def rows(records: Records) -> list[Row]:
     At the width that both studies have, over their seeds together too. The ends of the names say
     whether runs that never got there count with the last step, or pairs with one are left out.
     """
-    found = []
+    compared = []
     for (width, layers), group in groups(records).items():
         for study in ("", *records):
             where = f"{layers} layers, width {width}"
             title = study or " and ".join(records)
             for sides in CONTRASTS:
-                found += _compared(group, sides, study, title, where)
-    return found
+                compared += _compared(group, sides, study, title, where)
+    return compared
 
 
 def _compared(
     group: Group, sides: tuple[str, str], study: str, title: str, where: str
 ) -> list[Row]:
     """Return the rows of one pair of algorithms; none where it has no pair of runs."""
-    found = []
+    compared_rows = []
     for hops, name in {(2,): NAMES[2], (3,): NAMES[3], (2, 3): "two and three hops"}.items():
         treated, baseline = (group.of(side, hops, study) for side in sides)
         if not treated[0].keys() & baseline[0].keys():
@@ -100,8 +100,8 @@ def _compared(
         for reached, end in ((False, ""), (True, ", pairs that both get there")):
             compared = ratio(treated, baseline, group.last, reached=reached)
             endpoint = f"steps to 90 % of {name}, {where}{end}"
-            found.append(row(title, endpoint, sides, compared))
-    return found
+            compared_rows.append(row(title, endpoint, sides, compared))
+    return compared_rows
 
 
 def tracked_rows() -> list[Row]:
@@ -109,13 +109,13 @@ def tracked_rows() -> list[Row]:
     return rows({name: tracked.study(name) for name in STUDIES})
 
 
-def as_text(found: Sequence[Row]) -> str:
+def as_text(table: Sequence[Row]) -> str:
     """Write rows as a table, one line a comparison."""
     lines = []
-    for one in found:
-        number = f"{one.estimate:.2f} [{one.low:.2f}, {one.high:.2f}]"
-        counts = f"n {one.n}, sooner {one.sooner}, never {len(one.unreached)}"
-        lines.append(f"{one.study} | {one.endpoint} | {one.contrast} | {number} | {counts}")
+    for line in table:
+        number = f"{line.estimate:.2f} [{line.low:.2f}, {line.high:.2f}]"
+        counts = f"n {line.n}, sooner {line.sooner}, never {len(line.unreached)}"
+        lines.append(f"{line.study} | {line.endpoint} | {line.contrast} | {number} | {counts}")
     return "\n".join(lines)
 
 

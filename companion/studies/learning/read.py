@@ -81,12 +81,12 @@ class Study:
 
     def times(self, cell: Cell, hops: int, seeds: Iterable[int]) -> Times:
         """Return a cell's steps to learn some number of hops, by seed."""
-        found = {}
+        times = {}
         for seed in seeds:
             run = Run(cell.width, cell.arm, cell.rate, seed)
             if run in self.made:
-                found[str(seed)] = design.time_to_learn(self.planned, self.made[run], hops)
-        return found
+                times[str(seed)] = design.time_to_learn(self.planned, self.made[run], hops)
+        return times
 
     def compare(
         self, first: Cell, second: Cell, seeds: Iterable[int], hops: Sequence[int]
@@ -152,24 +152,25 @@ def _refuse_unplanned(planned: Learning, run: Run, path: Path) -> None:
 
 def rate_levels(study: Study) -> list[Level]:
     """Return the time to learn at every rate that was tried, and which is an arm's best."""
-    planned, found = study.planned, []
+    planned, levels = study.planned, []
     for runs in (planned.rate_runs(), planned.wide_rate_runs()):
         best = study.best(runs)
-        for cell in sorted({_cell(run) for run in runs}, key=lambda cell: (cell.arm, cell.rate)):
+        cells = {_cell(run) for run in runs}
+        for cell in sorted(cells, key=lambda cell: (cell.arm, cell.rate)):
             made = [run for run in runs if run in study.made and _cell(run) == cell]
-            ends = [design.endpoint(planned, study.made[run]) for run in made]
-            if ends:
-                unreached = tuple(str(run.seed) for run in made if not _reached(study, run))
-                is_best = best.get(cell.arm) == cell.rate
-                steps = exp(float(np.mean(ends)))
-                found.append(Level(cell, steps, len(ends), unreached, is_best))
-    return found
-
-
-def _reached(study: Study, run: Run) -> bool:
-    """Tell whether a run has learned every number of hops of the endpoint."""
-    times = (design.time_to_learn(study.planned, study.made[run], hops) for hops in design.HOPS)
-    return all(time is not None for time in times)
+            if not made:
+                continue
+            unreached, ends = [], []
+            for run in made:
+                record = study.made[run]
+                ends.append(design.endpoint(planned, record))
+                times = [design.time_to_learn(planned, record, hops) for hops in design.HOPS]
+                if None in times:
+                    unreached.append(str(run.seed))
+            is_best = best.get(cell.arm) == cell.rate
+            steps = exp(float(np.mean(ends)))
+            levels.append(Level(cell, steps, len(ends), tuple(unreached), is_best))
+    return levels
 
 
 def primary(study: Study) -> list[Reading]:
@@ -225,19 +226,17 @@ def secondaries(study: Study) -> list[Reading]:
     best, planned = study.best_here(), study.planned
     family = [entry for entry in planned.secondary if entry.margin is not None]
     compared: list[Ratio | None] = []
+    ps = []
     for entry in family:
-        found = None
+        comparison, p = None, 1.0
         if best:
             cells = [Cell(planned.width, arm, best[ORIGINAL]) for arm in _sides(entry.contrast)]
-            found = study.compare(*cells, planned.seeds, ENDPOINTS[PLANNED_ENDPOINT])
-        compared.append(found)
-    ps = [
-        1.0 if found is None or not isfinite(found.logs.p) else found.logs.p for found in compared
-    ]
-    return [
-        _secondary(entry, found, p, adjusted)
-        for entry, found, p, adjusted in zip(family, compared, ps, holm(ps), strict=True)
-    ]
+            comparison = study.compare(*cells, planned.seeds, ENDPOINTS[PLANNED_ENDPOINT])
+        if comparison is not None and isfinite(comparison.logs.p):
+            p = comparison.logs.p
+        compared.append(comparison)
+        ps.append(p)
+    return list(map(_secondary, family, compared, ps, holm(ps)))
 
 
 def _sides(contrast: str) -> tuple[str, str]:
@@ -273,30 +272,30 @@ def by_hops(study: Study) -> list[Row]:
         if entry.margin is not None:
             sides = _sides(entry.contrast)
             contrasts[sides] = tuple(Cell(width, arm, rate) for arm in sides)
-    found = []
+    table = []
     for sides, cells in contrasts.items():
         for endpoint, hops in ENDPOINTS.items():
             if endpoint != PLANNED_ENDPOINT or sides == AT_BEST_RATES:
                 compared = study.compare(*cells, planned.seeds, hops)
-                found.append(row(design.NAME, endpoint, sides, compared))
-    return found
+                table.append(row(design.NAME, endpoint, sides, compared))
+    return table
 
 
 def by_width(study: Study) -> dict[int, dict[str, float]]:
     """Return High / Original at the best rates of each width: width -> seed -> log ratio."""
-    found = {}
-    for width in (study.planned.width, *study.planned.scale.widths):
+    planned, ratios = study.planned, {}
+    for width in (planned.width, *planned.scale.widths):
         best = study.best_at(width)
-        if best:
-            sides = [
-                [
-                    study.times(Cell(width, arm, best[arm]), hops, study.planned.scale.seeds)
-                    for hops in design.HOPS
-                ]
-                for arm in (HIGH, ORIGINAL)
-            ]
-            found[width] = log_differences(*sides, study.planned.steps)
-    return {width: logs for width, logs in found.items() if logs}
+        if not best:
+            continue
+        sides = []
+        for arm in (HIGH, ORIGINAL):
+            cell = Cell(width, arm, best[arm])
+            sides.append([study.times(cell, hops, planned.scale.seeds) for hops in design.HOPS])
+        logs = log_differences(*sides, planned.steps)
+        if logs:
+            ratios[width] = logs
+    return ratios
 
 
 def scale(study: Study) -> list[Row]:
@@ -306,18 +305,18 @@ def scale(study: Study) -> list[Row]:
     seeds that every width has; the middle width beside the line between the two others.
     """
     best = {width: study.best_at(width) for width in by_width(study)}
-    seeds, found = study.planned.scale.seeds, []
+    seeds, table = study.planned.scale.seeds, []
     for width, rates in best.items():
         cells = [Cell(width, arm, rates[arm]) for arm in (HIGH, ORIGINAL)]
         for endpoint, hops in ENDPOINTS.items():
             compared = study.compare(*cells, seeds, hops)
             named = f"{endpoint}, width {width}"
-            found.append(row(design.NAME, named, AT_BEST_RATES, compared))
+            table.append(row(design.NAME, named, AT_BEST_RATES, compared))
     logs = by_width(study)
     if len(logs) == 1 + len(study.planned.scale.widths):
-        found += [_over_widths("change per doubling of the width", slopes(logs))]
-        found += [_over_widths("middle width over the line between the others", bends(logs))]
-    return found
+        table += [_over_widths("change per doubling of the width", slopes(logs))]
+        table += [_over_widths("middle width over the line between the others", bends(logs))]
+    return table
 
 
 def _over_widths(endpoint: str, values: Sequence[float]) -> Row:
@@ -354,9 +353,9 @@ def bends(logs: dict[int, dict[str, float]]) -> list[float]:
 
 def rows(study: Study) -> list[Row]:
     """Return every comparison of the study for the table of results."""
-    found = [reading.row for reading in (*primary(study)[-1:], *secondaries(study))]
-    whole = [one for one in by_hops(study) if one.endpoint != PLANNED_ENDPOINT]
-    return [one for one in (*found, *whole, *scale(study), *at_rates(study)) if one.n]
+    planned = [reading.row for reading in (*primary(study)[-1:], *secondaries(study))]
+    whole = [line for line in by_hops(study) if line.endpoint != PLANNED_ENDPOINT]
+    return [line for line in (*planned, *whole, *scale(study), *at_rates(study)) if line.n]
 
 
 def at_rates(study: Study) -> list[Row]:
@@ -394,13 +393,13 @@ def as_text(study: Study) -> str:
         rule = f"{100 * reading.level:.1f} % [{low:.2f}, {high:.2f}], p {reading.p:.2g}"
         rule += f", Holm {reading.adjusted:.2g}: {reading.outcome or 'not decided'}"
         lines.append(f"{_line(reading.row)} | {rule}")
-    lines += [_line(one) for one in (*by_hops(study), *scale(study), *at_rates(study))]
+    lines += [_line(line) for line in (*by_hops(study), *scale(study), *at_rates(study))]
     return "\n".join(lines)
 
 
-def _line(one: Row) -> str:
-    number = f"{one.estimate:.3f} [{one.low:.3f}, {one.high:.3f}]"
-    return f"{one.endpoint} | {one.contrast} | {number} | n {one.n}, never {one.unreached}"
+def _line(line: Row) -> str:
+    number = f"{line.estimate:.3f} [{line.low:.3f}, {line.high:.3f}]"
+    return f"{line.endpoint} | {line.contrast} | {number} | n {line.n}, never {line.unreached}"
 
 
 @click.command(help="Print what the records of the study say.")

@@ -8,6 +8,7 @@ seed, and gives the same numbers.
 import math
 import re
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +34,6 @@ def encoder(planned: Learning, stories: MultiHop, run: Run) -> nn.Module:
     return arms.put_arm(network, run.arm, stories.strength)
 
 
-def optimizer_of(network: nn.Module, rate: float, decay: float) -> torch.optim.Optimizer:
-    """Return AdamW as the Trainer of the other studies has it: no decay of biases and norms."""
-    matrices = [weights for weights in network.parameters() if weights.ndim > 1]
-    vectors = [weights for weights in network.parameters() if weights.ndim <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    betas = (trainer.ADAM["adam_beta1"], trainer.ADAM["adam_beta2"])
-    epsilon = trainer.ADAM["adam_epsilon"]
-    return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon, fused=True)
-
-
 def train(planned: Learning, run: Run, folder: Path) -> dict[str, Any]:
     """Train one encoder until it has learned two and three hops, or to the last step.
 
@@ -54,7 +42,7 @@ def train(planned: Learning, run: Run, folder: Path) -> dict[str, Any]:
     """
     stories = planned.stories(run.width)
     network = encoder(planned, stories, run)
-    optimizer = optimizer_of(network, run.rate, stories.pretrain.weight_decay)
+    optimizer = trainer.adamw(network, run.rate, stories.pretrain.weight_decay)
     warmup = planned.warmup_of(run.arm)
     schedule = get_constant_schedule_with_warmup(optimizer, warmup)
     exam = multihop.Exam(stories)
@@ -91,10 +79,11 @@ def check(exam: multihop.Exam, network: nn.Module, step: int) -> dict[str, Any]:
 
 def learned(planned: Learning, curve: list[dict[str, Any]]) -> bool:
     """Tell whether both numbers of hops of the endpoint have been known at some check."""
-    return all(
-        any(point["accuracy"][str(hops)] >= planned.known for point in curve)
-        for hops in design.HOPS
-    )
+    for hops in design.HOPS:
+        shares = [point["accuracy"][str(hops)] for point in curve]
+        if max(shares) < planned.known:
+            return False
+    return True
 
 
 def failure(step: int, rate: float) -> dict[str, str]:
@@ -125,16 +114,9 @@ def record(planned: Learning, run: Run, path: Path, folder: Path) -> None:
 def entries(planned: Learning, runs: list[Run], only: str) -> list[plan.Entry]:
     """Return what `plan.share` takes of the runs whose name has the pattern `only`."""
     chosen = [run for run in runs if re.search(only, run.name)]
-    return [(run.name, maker(planned, run), {"recipe": planned.recipe(run)}) for run in chosen]
-
-
-def maker(planned: Learning, run: Run) -> Any:
-    """Return what makes a run's record at a path, working in a folder."""
-
-    def make(path: Path, folder: Path) -> None:
-        record(planned, run, path, folder)
-
-    return make
+    return [
+        (run.name, partial(record, planned, run), {"recipe": planned.recipe(run)}) for run in chosen
+    ]
 
 
 def share_all(planned: Learning, out: Path, only: str) -> None:

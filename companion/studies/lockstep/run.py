@@ -103,16 +103,7 @@ class Learner:
     def new(cls, place: Place, arm: str, seed: int) -> "Learner":
         """Return one before its first step."""
         network = place.untrained(arm, seed).train()
-        matrices = [weights for weights in network.parameters() if weights.ndim > 1]
-        vectors = [weights for weights in network.parameters() if weights.ndim <= 1]
-        groups = [
-            {"params": matrices, "weight_decay": 0.01},
-            {"params": vectors, "weight_decay": 0.0},
-        ]
-        betas = (trainer.ADAM["adam_beta1"], trainer.ADAM["adam_beta2"])
-        epsilon = trainer.ADAM["adam_epsilon"]
-        optimizer = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=epsilon, fused=True)
-        return cls(place, arm, network, optimizer)
+        return cls(place, arm, network, trainer.adamw(network, rate=0.0, decay=0.01))
 
     def branch(self, arm: str, seed: int) -> "Learner":
         """Return one with the same weights and state of the optimizer, and another attention."""
@@ -209,18 +200,18 @@ def _finished(place: Place) -> float:
 def grow(place: Place, seconds: float) -> tuple[list[Group], int]:
     """Train the trunks in turn for so many seconds, and check them: the groups and their step."""
     planned, step = place.planned, 0
-    groups = [
-        Group(seed, Batches(place, seed), [Learner.new(place, "original", seed)])
-        for seed in planned.trunks
-    ]
+    groups = []
+    for seed in planned.trunks:
+        trunk = Learner.new(place, "original", seed)
+        groups.append(Group(seed, Batches(place, seed), [trunk]))
     began = monotonic()
     for group in groups:
         group.learners[0].check(0, 0.0)
     while step == 0 or _finished(place) - began < seconds:
-        rates = [
-            planned.learning_rate * min(1.0, (step + n + 1) / max(1, planned.warmup))
-            for n in range(planned.turn)
-        ]
+        warmup = max(1, planned.warmup)
+        rates = []
+        for n in range(1, planned.turn + 1):
+            rates.append(planned.learning_rate * min(1.0, (step + n) / warmup))
         advance(groups, step, rates)
         step += planned.turn
     for group in groups:
@@ -298,21 +289,20 @@ class Saving:
             for learner in group.learners:
                 learner.check(course.step, seconds)
         falls = {"falls_at": course.falls_at, "ended": ended}
+        losses = []
         for group in groups:
             self._write(group, course, falls)
-        losses = [
-            f"{group.seed} {learner.arm} {learner.curve[-1]['loss']:.4f}"
-            for group in groups
-            for learner in group.learners
-        ]
+            for learner in group.learners:
+                loss = learner.curve[-1]["loss"]
+                losses.append(f"{group.seed} {learner.arm} {loss:.4f}")
         click.echo(f"step {course.step}, {seconds:.0f} s: {', '.join(losses)}")
 
     def _write(self, group: Group, course: Course, falls: dict[str, Any]) -> None:
         branches = []
         for learner in group.learners:
             nats, tokens = self.place.measure.by_sequence(learner.network)
-            own = {"algorithm": learner.arm, "nats": nats, "tokens": tokens}
-            branches.append(learner.trained() | own | {"held_out": sum(nats) / sum(tokens)})
+            losses = {"algorithm": learner.arm, "nats": nats, "tokens": tokens}
+            branches.append(learner.trained() | losses | {"held_out": sum(nats) / sum(tokens)})
         recipe = self.place.planned.recipe(course.step, self.place.precision)
         metrics = {
             "start": course.start,
@@ -322,13 +312,9 @@ class Saving:
             "lockstep": self.about | falls,
         }
         apart = [departures.differs("study", "branches of one trunk that advance in step")]
-        self.made[group.seed].save(
-            self.out / f"12-{design.NAME}-{group.seed}.json",
-            metrics,
-            data=self.data,
-            departures=apart,
-            precision=self.place.precision,
-        )
+        path = self.out / f"12-{design.NAME}-{group.seed}.json"
+        about = {"data": self.data, "departures": apart, "precision": self.place.precision}
+        self.made[group.seed].save(path, metrics, **about)
 
 
 def run(planned: Lockstep, file: Path, out: Path, trial: float | None) -> dict[str, Any]:
@@ -344,7 +330,10 @@ def run(planned: Lockstep, file: Path, out: Path, trial: float | None) -> dict[s
     if trial:
         planned = smaller(planned, trial)
     place = prepared(planned, tokenizer, train, held_out)
-    trunks = {seed: made_run(planned, seed) for seed in planned.trunks}
+    trunks = {}
+    for seed in planned.trunks:
+        parameters = {"model": planned.model, "seed": seed}
+        trunks[seed] = records.Run("branched", study_name=design.NAME, parameters=parameters)
     speed = measured_speed(place, planned.timing)
     click.echo(f"{speed:.0f} tokens per second")
     arms = planned.arms if trial else design.arms_at(planned, speed)
@@ -389,12 +378,6 @@ def prepared(
     return Place(planned, tokenizer, device, tokens, measure)
 
 
-def made_run(planned: Lockstep, seed: int) -> records.Run:
-    """Start the record of a trunk."""
-    parameters = {"model": planned.model, "seed": seed}
-    return records.Run("branched", study_name=design.NAME, parameters=parameters)
-
-
 @click.command(help="Train the branches of the study in step, and leave one record a trunk.")
 @click.option("--text", "file", type=click.Path(path_type=Path), required=True)
 @click.option(
@@ -419,10 +402,10 @@ def main(file: Path, out: Path, plan_file: Path, trial: float | None, seconds: i
         if trial:
             seconds = seconds or TRIAL_SECONDS
             planned = planned.changed(seconds=seconds, timing=seconds // 9)
-        told = run(planned, file, out, trial)
+        summary = run(planned, file, out, trial)
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None
-    click.echo(f"ended at step {told['steps']}, the rate fell from step {told['falls_at']}")
+    click.echo(f"ended at step {summary['steps']}, the rate fell from step {summary['falls_at']}")
 
 
 if __name__ == "__main__":

@@ -65,11 +65,12 @@ class Untrained(plan.Question):
         """Yield (factor, strength): plain attention first, a factor without a strength once."""
         yield "none", 0.0
         for factor in self.factors:
-            yield from (
-                [(factor, 0.0)]
-                if factor in WITHOUT_STRENGTH
-                else [(factor, s) for s in self.strengths if s]
-            )
+            if factor in WITHOUT_STRENGTH:
+                yield factor, 0.0
+                continue
+            for strength in self.strengths:
+                if strength:
+                    yield factor, strength
 
 
 @torch.no_grad()
@@ -82,9 +83,9 @@ def embeddings(model: nn.Module, tokenizer: Any, texts: Sequence[str]) -> torch.
     form = {"padding": True, "truncation": True, "max_length": TOKENS, "return_tensors": "pt"}
     for start in range(0, len(texts), BATCH):
         chosen = order[start : start + BATCH]
-        given = tokenizer([texts[n] for n in chosen], **form)
-        real = given["attention_mask"][..., None]
-        rows[chosen] = (model(**given).last_hidden_state * real).sum(1) / real.sum(1)
+        batch = tokenizer([texts[n] for n in chosen], **form)
+        real = batch["attention_mask"][..., None]
+        rows[chosen] = (model(**batch).last_hidden_state * real).sum(1) / real.sum(1)
     return rows
 
 
@@ -100,8 +101,10 @@ def kept(plain: torch.Tensor, vectors: torch.Tensor) -> tuple[float, float, floa
         raise ValueError(
             f"texts: {len(plain)} is too few, pairs of them are ranked: take 3 or more"
         )
-    one, other = torch.triu_indices(len(plain), len(plain), 1)
-    before, after = (torch.cosine_similarity(rows[one], rows[other]) for rows in (plain, vectors))
+    first, second = torch.triu_indices(len(plain), len(plain), 1)
+    before, after = (
+        torch.cosine_similarity(rows[first], rows[second]) for rows in (plain, vectors)
+    )
     same = torch.cosine_similarity(vectors, plain).mean().item()
     return same, (after - before).mean().item(), float(stats.spearmanr(before, after).statistic)
 
@@ -117,12 +120,12 @@ def paired_interval(
     """Return the 95 % percentile interval over pairs of the difference in Spearman's correlation,
     in points.
     """
-    random, differences = np.random.default_rng(0), []
+    random = np.random.default_rng(0)
+    differences = []
     for _ in range(draws):
         drawn = random.integers(len(gold), size=len(gold))
-        differences.append(
-            spearman(predicted[drawn], gold[drawn]) - spearman(plain[drawn], gold[drawn])
-        )
+        before = spearman(plain[drawn], gold[drawn])
+        differences.append(spearman(predicted[drawn], gold[drawn]) - before)
     return np.quantile(differences, TAILS).tolist()
 
 
@@ -132,14 +135,15 @@ def in_layer_alone(model: nn.Module, layer: int) -> Iterator[None]:
     the block.
     """
     refinements = [module for module in model.modules() if isinstance(module, Refinement)]
-    kept = [refinement.options for refinement in refinements]
+    options = [refinement.options for refinement in refinements]
     for place, refinement in enumerate(refinements):
-        refinement.options = kept[place] if place == layer else replace(kept[place], strength=0.0)
+        if place != layer:
+            refinement.options = replace(refinement.options, strength=0.0)
     try:
         yield
     finally:
-        for refinement, options in zip(refinements, kept):
-            refinement.options = options
+        for refinement, before in zip(refinements, options):
+            refinement.options = before
 
 
 LAYER_MEASURES: dict[str, Callable[..., torch.Tensor]] = {
@@ -161,22 +165,31 @@ def attention_by_layer(
     and heads.
     """
     # text, layer, measure, side
-    found = []
+    measured = []
     for text in texts:
-        given = tokenizer(*text, return_tensors="pt", truncation=True, max_length=TOKENS)
+        batch = tokenizer(*text, return_tensors="pt", truncation=True, max_length=TOKENS)
         with raw_attentions(model) as pairs:
-            model(**given)
-        found.append(
-            [
-                [[LAYER_MEASURES[n](side).mean().item() for side in pair] for n in names]
-                for pair in pairs
-            ]
-        )
-    means = np.mean(found, axis=0).tolist()
-    return [
-        {name: {"raw": raw, "refined": after} for name, (raw, after) in zip(names, layer)}
-        for layer in means
-    ]
+            model(**batch)
+        measured.append([_measures(pair, names) for pair in pairs])
+    layers = []
+    for layer in np.mean(measured, axis=0).tolist():
+        sides = {}
+        for name, (raw, refined) in zip(names, layer):
+            sides[name] = {"raw": raw, "refined": refined}
+        layers.append(sides)
+    return layers
+
+
+def _measures(
+    pair: tuple[torch.Tensor, torch.Tensor], names: Sequence[str]
+) -> list[tuple[float, float]]:
+    """Return each measure of a layer's attention before and after the step."""
+    raw, refined = pair
+    values = []
+    for name in names:
+        measure = LAYER_MEASURES[name]
+        values.append((measure(raw).mean().item(), measure(refined).mean().item()))
+    return values
 
 
 def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
@@ -184,14 +197,12 @@ def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
     similarity and attention.
     """
     quiet()
-    record = records.Run(
-        "retrofit-untrained", study_name="retrofit", parameters={"model": "minilm"}
-    )
+    parameters = {"model": "minilm"}
+    record = records.Run("retrofit-untrained", study_name="retrofit", parameters=parameters)
     model, tokenizer = public.load("minilm")
     source, columns = sources.resolve("hub"), ("sentence1", "sentence2")
-    (_, pairs, split), (_, entailment, other) = (
-        load_reported(task, source) for task in ("stsb", "rte")
-    )
+    _, pairs, split = load_reported("stsb", source)
+    _, entailment, rte_split = load_reported("rte", source)
     texts = list(zip(*(entailment[column][:MEASURED] for column in columns)))
 
     def cosines() -> np.ndarray:
@@ -200,38 +211,42 @@ def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
 
     gold, plain = np.asarray(pairs["label"][:]), cosines()
 
-    def found(**which: Any) -> dict[str, Any]:
+    def measured(place: str | int, strength: float) -> dict[str, Any]:
         predicted = cosines()
         score = spearman(predicted, gold)
-        print(*which.values(), f"{score:.2f}", flush=True)
-        which |= {"spearman": score, "interval": paired_interval(predicted, plain, gold)}
-        layers = attention_by_layer(model, tokenizer, texts)
-        return which | {"difference": score - spearman(plain, gold), "layers": layers}
+        print(place, strength, f"{score:.2f}", flush=True)
+        return {
+            "layer" if isinstance(place, int) else "factor": place,
+            "strength": strength,
+            "spearman": score,
+            "interval": paired_interval(predicted, plain, gold),
+            "difference": score - spearman(plain, gold),
+            "layers": attention_by_layer(model, tokenizer, texts),
+        }
 
     arms, layers = [], []
     for factor, strength in study.arms():
         saobp.apply(model, factor, strength or ALONE)
-        arms.append(found(factor=factor, strength=strength))
+        arms.append(measured(factor, strength))
     saobp.apply(model, "high", ALONE)
     for layer in range(model.config.num_hidden_layers):
         with in_layer_alone(model, layer):
-            layers.append(found(layer=layer + 1, strength=ALONE))
+            layers.append(measured(layer + 1, ALONE))
     metrics = {"similarity": arms, "one_layer": layers, "pairs": len(gold), "texts": len(texts)}
-    data = {"source": source.name, "splits": [split, other]}
-    departures = [
-        differs("model", "all-MiniLM-L6-v2, not trained any further", "pretrained with it")
-    ]
+    data = {"source": source.name, "splits": [split, rte_split]}
+    ours = "all-MiniLM-L6-v2, not trained any further"
+    departures = [differs("model", ours, "pretrained with it")]
     return record.save(path, metrics, data=data, departures=departures, precision="fp32")
 
 
 def opened() -> Opened:
     """Open the decoder. Raises FileNotFoundError that says how to get it."""
-    found = sorted(paths.root().glob(WEIGHTS))
-    if not found:
+    files = sorted(paths.root().glob(WEIGHTS))
+    if not files:
         raise FileNotFoundError(
             f"{WEIGHTS}: not there; CONTRIBUTING.md, 'A model', has the command that brings it"
         )
-    decoder = open_model(str(found[0]))
+    decoder = open_model(str(files[0]))
     decoder.model.to(devices.place())
     return decoder
 
@@ -243,9 +258,8 @@ def read_text(decoder: Opened, source: sources.Source) -> tuple[dict[str, Any], 
     part = {"split": "validation", "limit_tokens": TEXT_TOKENS}
     blocks = corpora.token_blocks(source, {TEXT: 1.0}, decoder.tokenizer, CONTEXT, **part)
     ids = [block["input_ids"].tolist() for block in blocks]
-    sums = zeroshot.log_likelihoods(
-        decoder.model, [(block[:1], block[1:]) for block in ids], batch=4
-    )
+    requests = [(block[:1], block[1:]) for block in ids]
+    sums = zeroshot.log_likelihoods(decoder.model, requests, batch=4)
     losses = [-total / (len(block) - 1) for total, block in zip(sums, ids)]
     return {"losses": losses, "tokens": blocks.tokens}, blocks.splits[0]
 
@@ -258,12 +272,11 @@ def answer(
     """
     spec, rows, split = load_reported(task, source)
     rows, note = rows.take(ASKED[task]), f"the first {ASKED[task]} rows"
-    split |= {
-        "used": len(rows),
-        "complete": False,
-        "note": f"{split['note']}; {note}" if split["note"] else note,
-    }
-    return zeroshot.zero_shot(spec, decoder.model, decoder.tokenizer, rows, length=LENGTH), split
+    if split["note"]:
+        note = f"{split['note']}; {note}"
+    split |= {"used": len(rows), "complete": False, "note": note}
+    scores = zeroshot.zero_shot(spec, decoder.model, decoder.tokenizer, rows, length=LENGTH)
+    return scores, split
 
 
 def run_decoder(task: str, strength: float, path: Path, folder: Path) -> dict[str, Any]:
@@ -280,14 +293,13 @@ def run_decoder(task: str, strength: float, path: Path, folder: Path) -> dict[st
     }
     record = records.Run("retrofit-untrained", study_name="retrofit", parameters=parameters)
     saobp.apply(decoder.model, parameters["factor"], strength)
-    metrics, split = (
-        read_text(decoder, source) if task == "wikipedia" else answer(decoder, source, task)
-    )
+    if task == "wikipedia":
+        metrics, split = read_text(decoder, source)
+    else:
+        metrics, split = answer(decoder, source, task)
     ours = f"SmolLM2-135M-Instruct, {decoder.note}, not trained any further"
-    data, departures = (
-        {"source": source.name, "splits": [split]},
-        [differs("model", ours, "pretrained with it")],
-    )
+    data = {"source": source.name, "splits": [split]}
+    departures = [differs("model", ours, "pretrained with it")]
     return record.save(path, metrics, data=data, departures=departures, precision="fp32")
 
 
@@ -298,11 +310,8 @@ def records_of(study: Untrained) -> Iterator[plan.Entry]:
     yield "13-retrofit-untrained-minilm", partial(run, study), {}
     for task in ("wikipedia", *ASKED):
         for strength in study.decoder_strengths:
-            yield (
-                f"13-retrofit-untrained-smollm2-{task}-{strength:g}",
-                partial(run_decoder, task, strength),
-                {},
-            )
+            name = f"13-retrofit-untrained-smollm2-{task}-{strength:g}"
+            yield name, partial(run_decoder, task, strength), {}
 
 
 if __name__ == "__main__":

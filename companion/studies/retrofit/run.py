@@ -60,8 +60,8 @@ class Retrofit(plan.Question):
     @field_validator("training")
     @classmethod
     def _in_one_precision(cls, training: dict[str, Any]) -> dict[str, Any]:
-        if training.get("precision") not in (known := ("bf16", "fp32")):
-            raise ValueError(f"precision: name one of {', '.join(known)}, the same for every arm")
+        if training.get("precision") not in ("bf16", "fp32"):
+            raise ValueError("precision: name one of bf16, fp32, the same for every arm")
         return training
 
 
@@ -73,9 +73,8 @@ class SameOrder(Trainer):
     def _get_train_sampler(self, train_dataset=None) -> LengthGroupedSampler:
         lengths = [len(ids) for ids in self.train_dataset["input_ids"]]
         generator = torch.Generator().manual_seed(self.args.seed)
-        return LengthGroupedSampler(
-            self.args.train_batch_size, lengths=lengths, generator=generator
-        )
+        batch = self.args.train_batch_size
+        return LengthGroupedSampler(batch, lengths=lengths, generator=generator)
 
 
 def finetune(
@@ -89,8 +88,8 @@ def finetune(
     train, reported = (encode(spec, rows, tokenizer, recipe.tokens(spec.name)) for rows in splits)
     model = refine_with(finetuning.with_head(task, encoder, recipe, seed), arm.factor, arm.strength)
     trainer = finetuning.trainer_of(model, task, train, tokenizer, recipe, seed, folder, SameOrder)
-    one, last = finetuning.steps(recipe, spec.name, len(train))
-    ends = range(one, last + 1, one)
+    epoch, last = finetuning.steps(recipe, spec.name, len(train))
+    ends = range(epoch, last + 1, epoch)
     trainer.add_callback(
         FollowHeldOut(lambda model: finetuning.scored(trainer, task, "evaluation", reported), ends)
     )
@@ -99,7 +98,9 @@ def finetune(
     except Failed as failure:
         return {"failed": failure.failure()}
     attention = flow(model, collator(spec, tokenizer)([*reported.take(finetuning.SHOWN)]))
-    epochs = [point | {"epoch": point.pop("step") // one} for point in finetuning.followed(trainer)]
+    epochs = [
+        point | {"epoch": point.pop("step") // epoch} for point in finetuning.followed(trainer)
+    ]
     course = [{"epoch": entry["epoch"], "scores": entry["scores"]} for entry in epochs]
     return {"epochs": course, "attention": attention, **epochs[-1]}
 
@@ -111,13 +112,8 @@ def run(
     arm, source = (study.arms | study.secondary_arms)[arm_name], sources.resolve("hub")
     splits = load_study(STAND_INS).finetune.splits
     recipe = Finetuning(groups={"all": [*study.tasks, *FURTHER]}, splits=splits, **study.training)
-    parameters = {
-        "model": study.model,
-        "arm": arm_name,
-        **arm.model_dump(),
-        "task": name,
-        "seed": seed,
-    }
+    parameters = {"model": study.model, "arm": arm_name, **arm.model_dump()}
+    parameters |= {"task": name, "seed": seed}
     record = records.Run("retrofit", study_name="retrofit", parameters=parameters)
     quiet()
     encoder, tokenizer = public.locate(study.model), public.tokenizer(study.model)
@@ -126,11 +122,8 @@ def run(
     task = replace(task, train=datasets.concatenate_datasets([task.train, task.development]))
     metrics = finetune(task, arm, encoder, tokenizer, recipe, seed, folder)
     metrics |= {"floor": scoring.floor(task), "configuration": study.training}
-    apart = [
-        differs(
-            "model", "all-MiniLM-L6-v2, pretrained without the refinement", "pretrained with it"
-        )
-    ]
+    ours = "all-MiniLM-L6-v2, pretrained without the refinement"
+    apart = [differs("model", ours, "pretrained with it")]
     data = {"source": source.name, "splits": task.splits}
     return record.save(path, metrics, data=data, departures=apart, precision=recipe.precision)
 
@@ -143,11 +136,9 @@ def records_of(study: Retrofit) -> Iterator[plan.Entry]:
     units += product(study.secondary_seeds, study.tasks, study.secondary_arms)
     units += product(study.secondary_seeds, FURTHER, ("original", "high"))
     for seed, task, arm in units:
-        name, told = (
-            f"13-retrofit-{study.model}-{arm}-{task}-{seed}",
-            {"configuration": study.training},
-        )
-        yield name, partial(run, study, seed, task, arm), told
+        name = f"13-retrofit-{study.model}-{arm}-{task}-{seed}"
+        recipe = {"configuration": study.training}
+        yield name, partial(run, study, seed, task, arm), recipe
 
 
 if __name__ == "__main__":

@@ -25,10 +25,10 @@ ENOUGH = 0.9
 DRAWS = 200
 
 
-def measured(found: Sequence[Record]) -> pd.DataFrame:
+def measured(selected: Sequence[Record]) -> pd.DataFrame:
     """Return one row per model, strength, length and passage: the means over layers."""
     rows = []
-    for record in records.select(found, "dose"):
+    for record in records.select(selected, "dose"):
         about = {name: record["parameters"][name] for name in ("model", "strength")}
         for cell in record["metrics"]["cells"]:
             place = {name: cell[name] for name in ("length", "passage", "harm")}
@@ -47,10 +47,10 @@ def cells(passages: pd.DataFrame, weights: np.ndarray | None = None) -> pd.DataF
     the means, equal ones where there are none.
     """
     wide = passages.pivot(index=["strength", "length"], columns="passage")
-    means = {
-        name: wide[name].to_numpy() @ _shares(wide[name].shape[1], weights)
-        for name in ("sink", "entropy", "harm")
-    }
+    if weights is None:
+        weights = np.ones(passages["passage"].nunique())
+    passage_shares = weights / weights.sum()
+    means = {name: wide[name].to_numpy() @ passage_shares for name in ("sink", "entropy", "harm")}
     table = pd.DataFrame(means, index=wide.index).reset_index()
     plain = table[table["strength"] == 0].set_index("length")
     table = table[table["strength"] > 0].reset_index(drop=True)
@@ -61,10 +61,6 @@ def cells(passages: pd.DataFrame, weights: np.ndarray | None = None) -> pd.DataF
     table["entropy"] -= before["entropy"]
     table["harm"] -= before["harm"]
     return table
-
-
-def _shares(count: int, weights: np.ndarray | None) -> np.ndarray:
-    return np.full(count, 1 / count) if weights is None else weights / weights.sum()
 
 
 def predicted_share(table: pd.DataFrame, curve: str, axis: str) -> float:
@@ -103,19 +99,16 @@ def share_intervals(passages: pd.DataFrame, draws: int = DRAWS) -> pd.DataFrame:
     """Return the 95 % interval over passages of R² over λ L, by model and curve: `low`, `high`."""
     rows = []
     for model, of_model in passages.groupby("model"):
-        weights = _draws(of_model["passage"].nunique(), draws)
+        passage_count = of_model["passage"].nunique()
+        equal = np.full(passage_count, 1 / passage_count)
+        # how often each passage stands in draws of all of them with replacement
+        weights = np.random.default_rng(0).multinomial(passage_count, equal, size=draws)
         drawn = [cells(of_model.drop(columns="model"), each) for each in weights]
         for curve in DECIDING:
             of_draws = [predicted_share(table, curve, AXES["λ L"]) for table in drawn]
             low, high = np.quantile(of_draws, TAILS)
             rows.append({"model": model, "curve": curve, "low": low, "high": high})
     return pd.DataFrame(rows)
-
-
-def _draws(passages: int, draws: int) -> np.ndarray:
-    """Return how often each passage stands in draws of all of them with replacement."""
-    equal = np.full(passages, 1 / passages)
-    return np.random.default_rng(0).multinomial(passages, equal, size=draws)
 
 
 def answer(table: pd.DataFrame) -> str:

@@ -54,20 +54,20 @@ class Comparison:
         return "supported" if self.estimate * self.better > 0 else "contradicted"
 
 
-def comparisons(found: Sequence[Record]) -> list[Comparison]:
+def comparisons(selected: Sequence[Record]) -> list[Comparison]:
     """Return every change of the study that its records hold, the primary ones first.
 
     Without records of an arm, its change is left out.
     """
     study = plan.section(plan.file(), "spare", Spare)
-    every = [*_encoder(study, found), *_decoder(study, found)]
+    every = [*_encoder(study, selected), *_decoder(study, selected)]
     return sorted(every, key=lambda each: each.planned != "primary")
 
 
-def _encoder(study: Spare, found: Sequence[Record]) -> Iterator[Comparison]:
+def _encoder(study: Spare, selected: Sequence[Record]) -> Iterator[Comparison]:
     """Yield the changes of the mean over the sets and of each set."""
-    for record in records.select(found, "spare", model="minilm", task="intervals"):
-        plain = records.select(found, "spare", model="minilm", arm="original")[0]
+    for record in records.select(selected, "spare", model="minilm", task="intervals"):
+        plain = records.select(selected, "spare", model="minilm", arm="original")[0]
         pairs = {name: each["pairs"] for name, each in plain["metrics"]["sets"].items()}
         pairs[MEAN] = sum(pairs.values())
         for change in record["metrics"]["changes"]:
@@ -94,9 +94,9 @@ def _encoder(study: Spare, found: Sequence[Record]) -> Iterator[Comparison]:
                 )
 
 
-def _decoder(study: Spare, found: Sequence[Record]) -> Iterator[Comparison]:
+def _decoder(study: Spare, selected: Sequence[Record]) -> Iterator[Comparison]:
     """Yield the changes of the loss, by length of the blocks."""
-    runs = records.select(found, "spare", model="smollm2", task="loss")
+    runs = records.select(selected, "spare", model="smollm2", task="loss")
     plain = [run for run in runs if run["parameters"]["arm"] == "original"]
     primary = study.primary_decoder
     for run in runs:

@@ -3,10 +3,10 @@
 `python -m companion.studies.spare.run [--plan FILE] [--out FOLDER] [--only PATTERN]`
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,41 +35,53 @@ def put_on(model: nn.Module, arm: Arm, strength: float) -> None:
     saobp.apply(model, arm.factor, strength, spare=arm.spare)
 
 
-def started(model: str, name: str, arm: Arm, strength: float, task: str) -> records.Run:
-    """Start the run of one arm; its parameters tell it from every other one."""
-    parameters = {"model": model, "arm": name, "factor": arm.factor, "strength": strength}
-    parameters |= {"spare": arm.spare, "task": task}
-    return records.Run("spare", study_name="spare", parameters=parameters)
+class Form(NamedTuple):
+    """One arm of the plan at one strength; of the decoder with the lengths of its blocks."""
+
+    name: str
+    arm: Arm
+    strength: float
+    lengths: Sequence[int] = ()
+
+    def record_name(self, model: str) -> str:
+        """Return the name of the record of a model."""
+        return f"spare-{model}-{self.name}" + (f"-{self.strength:g}" if self.strength else "")
+
+    def started(self, model: str, task: str) -> records.Run:
+        """Start the run of a model; its parameters tell it from every other one."""
+        parameters = {"model": model, "arm": self.name, "factor": self.arm.factor}
+        parameters |= {"strength": self.strength, "spare": self.arm.spare, "task": task}
+        return records.Run("spare", study_name="spare", parameters=parameters)
 
 
-def encoder_arms(design: Encoder) -> Iterator[tuple[str, Arm, float]]:
-    """Yield (name, arm, strength): plain attention, then all arms strength by strength."""
-    yield "original", ORIGINAL, 0.0
+def encoder_forms(design: Encoder) -> Iterator[Form]:
+    """Yield plain attention, then all arms strength by strength."""
+    yield Form("original", ORIGINAL, 0.0)
     for strength in design.strengths:
-        yield from ((name, arm, strength) for name, arm in design.arms.items())
-    yield from ((name, arm, design.strengths[0]) for name, arm in design.exploratory.items())
+        for name, arm in design.arms.items():
+            yield Form(name, arm, strength)
+    for name, arm in design.exploratory.items():
+        yield Form(name, arm, design.strengths[0])
 
 
-def decoder_arms(design: Decoder) -> Iterator[tuple[str, Arm, float, list[int]]]:
-    """Yield (name, arm, strength, lengths of its blocks): plain attention, then the arms."""
+def decoder_forms(design: Decoder) -> Iterator[Form]:
+    """Yield plain attention, then the arms."""
     lengths = sorted(design.blocks, reverse=True)
-    yield "original", ORIGINAL, 0.0, lengths
-    for strength in design.strengths:
-        yield from ((name, arm, strength, lengths) for name, arm in design.arms.items())
-    for strength in design.strengths:
-        yield from ((name, arm, strength, lengths[-1:]) for name, arm in design.short_arms.items())
+    yield Form("original", ORIGINAL, 0.0, lengths)
+    for arms, read in ((design.arms, lengths), (design.short_arms, lengths[-1:])):
+        for strength in design.strengths:
+            for name, arm in arms.items():
+                yield Form(name, arm, strength, read)
 
 
-def run_encoder(
-    design: Encoder, name: str, arm: Arm, strength: float, path: Path, folder: Path
-) -> dict[str, Any]:
+def run_encoder(design: Encoder, form: Form, path: Path, folder: Path) -> dict[str, Any]:
     """Make the encoder's record of one arm: the cosine of every pair, and each set's score."""
     quiet()
-    run = started("minilm", name, arm, strength, "similarity")
+    run = form.started("minilm", "similarity")
     source = sources.resolve("hub")
     sets = {task: similarity.load(task, limit, source) for task, limit in design.pairs.items()}
     model, tokenizer = public.load("minilm")
-    put_on(model, arm, strength)
+    put_on(model, form.arm, form.strength)
     cosines = similarity.cosines(model, tokenizer, sets)
     scores = {}
     for task, pairs in sets.items():
@@ -88,24 +100,23 @@ def run_intervals(design: Encoder, path: Path, folder: Path) -> dict[str, Any]:
 
     Raises ValueError, one line, while the record of an arm is missing.
     """
-    run = started("minilm", "all", ORIGINAL, 0.0, "intervals")
+    run = Form("all", ORIGINAL, 0.0).started("minilm", "intervals")
     source = sources.resolve("hub")
     sets = {task: similarity.load(task, limit, source) for task, limit in design.pairs.items()}
     gold = {task: pairs.gold for task, pairs in sets.items()}
-    plain, *others = encoder_arms(design)
-    plain_cosines = cosines_of(path, plain)
+    original, *refined = encoder_forms(design)
+    plain = cosines_of(path, original)
     changes = []
-    for name, arm, strength in others:
-        cosines = cosines_of(path, (name, arm, strength))
-        difference = similarity.differences(cosines, plain_cosines, gold)
-        changes.append({"arm": name, "strength": strength, "sets": difference})
+    for form in refined:
+        difference = similarity.differences(cosines_of(path, form), plain, gold)
+        changes.append({"arm": form.name, "strength": form.strength, "sets": difference})
     data = {"source": source.name, "splits": [pairs.split for pairs in sets.values()]}
     return run.save(path, {"changes": changes}, data=data, precision="fp32")
 
 
-def cosines_of(path: Path, arm: tuple[str, Arm, float]) -> dict[str, np.ndarray]:
+def cosines_of(path: Path, form: Form) -> dict[str, np.ndarray]:
     """Read the cosines of an arm's record beside `path`; ValueError where it is not there yet."""
-    file = path.with_name(f"{encoder_name(*arm)}.json")
+    file = path.with_name(f"{form.record_name('minilm')}.json")
     if not file.is_file():
         raise ValueError(f"{file}: not there yet; intervals need every arm: run it first")
     sets = records.read(file)["metrics"]["sets"]
@@ -128,23 +139,15 @@ def block_losses(model: nn.Module, blocks: list[passages.Stretch]) -> list[float
     return losses
 
 
-def run_decoder(
-    design: Decoder,
-    name: str,
-    arm: Arm,
-    strength: float,
-    lengths: list[int],
-    path: Path,
-    folder: Path,
-) -> dict[str, Any]:
+def run_decoder(design: Decoder, form: Form, path: Path, folder: Path) -> dict[str, Any]:
     """Make the decoder's record of one arm: the loss of every block, by length."""
     quiet()
-    run = started("smollm2", name, arm, strength, "loss")
+    run = form.started("smollm2", "loss")
     decoder, source = opened(), sources.resolve("hub")
     parts, splits = passages.stretches(design, source, decoder.tokenizer)
-    put_on(decoder.model, arm, strength)
+    put_on(decoder.model, form.arm, form.strength)
     blocks = {}
-    for length in lengths:
+    for length in form.lengths:
         chosen = passages.blocks(design, parts, length)
         losses = block_losses(decoder.model, chosen)
         print(path.stem, length, f"{np.mean(losses):.4f}", flush=True)
@@ -165,24 +168,12 @@ def not_trained(model: str, note: str = "") -> dict[str, Any]:
     return differs("model", words, "pretrained with it")
 
 
-def encoder_name(name: str, arm: Arm, strength: float) -> str:
-    """Return the name of the record of an arm of the encoder."""
-    return arm_name("minilm", name, strength)
-
-
-def arm_name(model: str, name: str, strength: float) -> str:
-    """Return the name of the record of an arm of a model."""
-    return f"spare-{model}-{name}" + (f"-{strength:g}" if strength else "")
-
-
 def records_of(study: Spare) -> Iterator[plan.Entry]:
     """Yield the records of the plan: each model's original and primary way first."""
-    for name, arm, strength in encoder_arms(study.encoder):
-        make = partial(run_encoder, study.encoder, name, arm, strength)
-        yield arm_name("minilm", name, strength), make, {}
-    for name, arm, strength, lengths in decoder_arms(study.decoder):
-        make = partial(run_decoder, study.decoder, name, arm, strength, lengths)
-        yield arm_name("smollm2", name, strength), make, {}
+    for form in encoder_forms(study.encoder):
+        yield form.record_name("minilm"), partial(run_encoder, study.encoder, form), {}
+    for form in decoder_forms(study.decoder):
+        yield form.record_name("smollm2"), partial(run_decoder, study.decoder, form), {}
     yield "spare-minilm-intervals", partial(run_intervals, study.encoder), {}
 
 

@@ -32,19 +32,11 @@ def rounds(
     for damping in dampings:
         before = attention
         for number in range(most + 1):
-            after = (
-                saobp.refine(attention, "high", strength, steps=number, damping=damping)
-                if number
-                else attention
-            )
-            rows.append(
-                {
-                    "damping": damping,
-                    "round": number,
-                    "change": moved(before, after),
-                    **shape(after),
-                }
-            )
+            after = attention
+            if number:
+                after = saobp.refine(attention, "high", strength, steps=number, damping=damping)
+            place = {"damping": damping, "round": number, "change": moved(before, after)}
+            rows.append(place | shape(after))
             before = after
     return pd.DataFrame(rows)
 
@@ -64,23 +56,23 @@ def one_round(
         settled), and before, after, settled: the column sum of the key with the largest in
         `attention`, 0 to L, mean over matrices.
     """
-    rows, largest = [], attention.sum(-2).argmax(-1, keepdim=True)
+    rows = []
+    largest = attention.sum(-2).argmax(-1, keepdim=True)
     for strength in strengths:
         last, settled = (
             saobp.refine(attention, "high", strength, steps=n, damping=damping)
             for n in (most - 1, most)
         )
-        after, way = saobp.refine(attention, "high", strength), moved(attention, settled)
-        found = {
+        after = saobp.refine(attention, "high", strength)
+        distance = moved(attention, settled)
+        row = {
             "strength": strength,
-            "left": moved(after, settled) / way,
-            "still": moved(last, settled) / way,
+            "left": moved(after, settled) / distance,
+            "still": moved(last, settled) / distance,
         }
-        sides = {"before": attention, "after": after, "settled": settled}
-        rows.append(
-            found
-            | {name: side.sum(-2).gather(-1, largest).mean().item() for name, side in sides.items()}
-        )
+        for name, side in (("before", attention), ("after", after), ("settled", settled)):
+            row[name] = side.sum(-2).gather(-1, largest).mean().item()
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -93,9 +85,11 @@ def moved(before: Tensor, after: Tensor) -> float:
 
 def shape(attention: Float[Tensor, "*batch L L"]) -> dict[str, float]:
     """Return mean entropy (nats), GTD, and the largest column sum over the mean (1 to L)."""
-    entropy, largest = saobp.attention_entropy(attention), attention.sum(-2).amax(-1)
-    found = {"entropy": entropy, "gtd": saobp.gtd(attention), "largest_column": largest}
-    return {name: values.mean().item() for name, values in found.items()}
+    return {
+        "entropy": saobp.attention_entropy(attention).mean().item(),
+        "gtd": saobp.gtd(attention).mean().item(),
+        "largest_column": attention.sum(-2).amax(-1).mean().item(),
+    }
 
 
 def matrices(model: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,16 +105,13 @@ def by_head(raw: Tensor, refined: Tensor) -> pd.DataFrame:
     """Say how much of each head's mass the refinement moves: layer, head (from 1), moved, entropy,
     largest_column.
     """
-    return pd.DataFrame(
-        {
-            "layer": layer + 1,
-            "head": head + 1,
-            "moved": moved(raw[layer, :, head], refined[layer, :, head]),
-        }
-        | shape(raw[layer, :, head])
-        for layer in range(raw.shape[0])
-        for head in range(raw.shape[2])
-    )
+    rows = []
+    for layer in range(raw.shape[0]):
+        for head in range(raw.shape[2]):
+            before, after = raw[layer, :, head], refined[layer, :, head]
+            place = {"layer": layer + 1, "head": head + 1, "moved": moved(before, after)}
+            rows.append(place | shape(before))
+    return pd.DataFrame(rows)
 
 
 def by_token(
@@ -131,8 +122,8 @@ def by_token(
     """
     before, after = (side.sum(-2).mean((0, 2)).flatten().tolist() for side in (raw, refined))
     words = tokenizer.convert_ids_to_tokens(tokens.flatten().tolist())
-    found = pd.DataFrame({"token": words, "before": before, "after": after}).groupby("token")
-    frame = found.mean().assign(
-        count=found.size(), change=lambda means: means["after"] - means["before"]
-    )
+    groups = pd.DataFrame({"token": words, "before": before, "after": after}).groupby("token")
+    frame = groups.mean()
+    frame["count"] = groups.size()
+    frame["change"] = frame["after"] - frame["before"]
     return frame.sort_values("change").reset_index()

@@ -2,7 +2,7 @@
 `strength_training` show.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -17,6 +17,8 @@ BY_HEAD, BY_LAYER = "learned", "learned-by-layer"
 TAUGHT = {BY_HEAD: "head", BY_LAYER: "layer"}
 # of larger models
 RECIPE = ["model", "learning_rate", "precision"]
+GAPS = [*RECIPE, "layers", "hidden", "strength", "seeds", "plain", "refined", "difference"]
+GAPS += ["low", "high"]
 
 
 def sweep(runs: Sequence[Run]) -> pd.DataFrame:
@@ -24,33 +26,27 @@ def sweep(runs: Sequence[Run]) -> pd.DataFrame:
     1), shapes.
     """
     kind = kinds(run["device"]["name"] for run in runs)
-    ends = [
-        {
-            "strength": run["strength"],
-            "seed": run["seed"],
-            "processor": kind[run["device"]["name"]],
-            **run["curve"][-1],
-        }
-        for run in runs
-        if run["curve"]
-    ]
-    return pd.json_normalize(ends, sep="_").drop(
-        columns=["step", "strengths", "seconds"], errors="ignore"
-    )
+    ends = []
+    for run in runs:
+        if run["curve"]:
+            arm = {"strength": run["strength"], "seed": run["seed"]}
+            ends.append(arm | {"processor": kind[run["device"]["name"]]} | run["curve"][-1])
+    frame = pd.json_normalize(ends, sep="_")
+    return frame.drop(columns=["step", "strengths", "seconds"], errors="ignore")
 
 
 def learned(runs: Sequence[Run], name: str = BY_HEAD) -> pd.DataFrame:
     """Return where learned strengths of a name in `TAUGHT` went: seed, step, layer, head (from 1),
     strength (nats).
     """
-    rows = [
-        (run["seed"], point["step"], layer, head, value)
-        for run in runs
-        if run["strength"] == name
-        for point in run["curve"]
-        for layer, heads in enumerate(point["strengths"], 1)
-        for head, value in enumerate(heads, 1)
-    ]
+    rows = []
+    for run in runs:
+        if run["strength"] != name:
+            continue
+        for point in run["curve"]:
+            for layer, heads in enumerate(point["strengths"], 1):
+                for head, value in enumerate(heads, 1):
+                    rows.append((run["seed"], point["step"], layer, head, value))
     return pd.DataFrame(rows, columns=["seed", "step", "layer", "head", "strength"])
 
 
@@ -62,24 +58,26 @@ def against_plain(swept: pd.DataFrame) -> pd.DataFrame:
     apart.
     Columns: strength, p_holm (Student's t over seeds; over all rows).
     """
-    losses = pd.DataFrame()
-    if len(swept) and len(plain := swept[swept["strength"] == 0.0]):
+    strengths, p = [], []
+    if len(swept) and (swept["strength"] == 0.0).any():
+        plain = swept[swept["strength"] == 0.0]
         comparable = swept[swept["processor"].isin(plain["processor"])]
-        losses = comparable.pivot(
-            index=["seed", "processor"], columns="strength", values="loss"
-        ).dropna()
-    others = [*losses.columns.drop(0.0)] if len(losses) > 1 else []
-    p = [mean_interval((losses[strength] - losses[0.0]).tolist()).p for strength in others]
-    return pd.DataFrame({"strength": others, "p_holm": holm(p)})
+        wide = comparable.pivot(index=["seed", "processor"], columns="strength", values="loss")
+        losses = wide.dropna()
+        if len(losses) > 1:
+            strengths = [*losses.columns.drop(0.0)]
+            differences = losses[strengths].sub(losses[0.0], axis=0)
+            p = [mean_interval(differences[strength].tolist()).p for strength in strengths]
+    return pd.DataFrame({"strength": strengths, "p_holm": holm(p)})
 
 
 def by_size(record: dict[str, Any]) -> list[Run]:
     """Return a record's runs of larger models, before them those of its own model at λ = 0 and at
     the model's own.
     """
-    found, model = record["metrics"], record["parameters"]["model"]
-    own = [run for run in found["strengths"] if run["strength"] in (0.0, strength_of(model))]
-    return [{"model": model} | run for run in own] + found["larger"]
+    metrics, model = record["metrics"], record["parameters"]["model"]
+    runs = [run for run in metrics["strengths"] if run["strength"] in (0.0, strength_of(model))]
+    return [{"model": model} | run for run in runs] + metrics["larger"]
 
 
 def end(run: Run) -> float:
@@ -87,33 +85,28 @@ def end(run: Run) -> float:
     return run["curve"][-1]["loss"]
 
 
-def pairs(runs: Sequence[Run], read: Callable[[Run], float] = end) -> pd.DataFrame:
+def pairs(runs: Sequence[Run]) -> pd.DataFrame:
     """Return one row a seed that came to its end at λ = 0 and at its size's own λ, on one
     processor.
 
     Columns: `RECIPE` (learning_rate NaN and precision "": the study's), seed, processor, plain and
-        refined (by `read`).
+        refined (by `end`).
     """
-    key, ended = [*RECIPE, "seed", "processor"], [run for run in runs if run["curve"]]
+    key = [*RECIPE, "seed", "processor"]
+    ended = [run for run in runs if run["curve"]]
     kind = kinds(run["device"]["name"] for run in ended)
-    rows = [
-        (
-            *map(run.get, RECIPE),
-            run["seed"],
-            kind[run["device"]["name"]],
-            run["strength"] > 0,
-            read(run),
-        )
-        for run in ended
-    ]
+    rows = []
+    for run in ended:
+        recipe = [run.get(name) for name in RECIPE]
+        processor = kind[run["device"]["name"]]
+        rows.append((*recipe, run["seed"], processor, run["strength"] > 0, end(run)))
     frame = pd.DataFrame(rows, columns=[*key, "refined", "value"]).astype({"learning_rate": float})
     frame["precision"] = frame["precision"].fillna("")
-    plain, other = (
-        frame[frame["refined"] == side].drop(columns="refined") for side in (False, True)
-    )
-    return plain.rename(columns={"value": "plain"}).merge(
-        other.rename(columns={"value": "refined"}), on=key
-    )
+    sides = {}
+    for side, name in ((False, "plain"), (True, "refined")):
+        values = frame[frame["refined"] == side].drop(columns="refined")
+        sides[name] = values.rename(columns={"value": name})
+    return sides["plain"].merge(sides["refined"], on=key)
 
 
 def gaps(runs: Sequence[Run]) -> pd.DataFrame:
@@ -124,22 +117,19 @@ def gaps(runs: Sequence[Run]) -> pd.DataFrame:
         (nats, over seeds).
     """
     rows = []
-    for recipe, own in pairs(runs).groupby(RECIPE, sort=False, dropna=False):
-        size, apart = SIZES[recipe[0]], mean_interval((own["refined"] - own["plain"]).tolist())
-        what = (*recipe, size.layers, size.hidden, strength_of(recipe[0]), len(own))
-        rows.append(
-            (*what, own["plain"].mean(), own["refined"].mean(), apart.value, apart.low, apart.high)
-        )
-    columns = [
-        *RECIPE,
-        "layers",
-        "hidden",
-        "strength",
-        "seeds",
-        "plain",
-        "refined",
-        "difference",
-        "low",
-        "high",
-    ]
-    return pd.DataFrame(rows, columns=columns).astype({"learning_rate": float})
+    for recipe, seeds in pairs(runs).groupby(RECIPE, sort=False, dropna=False):
+        size = SIZES[recipe[0]]
+        interval = mean_interval((seeds["refined"] - seeds["plain"]).tolist())
+        row = dict(zip(RECIPE, recipe)) | {
+            "layers": size.layers,
+            "hidden": size.hidden,
+            "strength": strength_of(recipe[0]),
+            "seeds": len(seeds),
+            "plain": seeds["plain"].mean(),
+            "refined": seeds["refined"].mean(),
+            "difference": interval.value,
+            "low": interval.low,
+            "high": interval.high,
+        }
+        rows.append(row)
+    return pd.DataFrame(rows, columns=GAPS).astype({"learning_rate": float})
