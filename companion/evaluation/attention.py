@@ -41,8 +41,8 @@ def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tupl
     # for what is never cut: a choice's question and longest option
     needed = [0] * len(task.evaluation)
     if task.spec.kind == "choice":
-        asked = (encoding.option_texts(task.spec, row) for row in task.evaluation)
-        needed = [max(encoding.tokens_needed(texts, tokenizer)) for texts in asked]
+        texts_of = (encoding.option_texts(task.spec, row) for row in task.evaluation)
+        needed = [max(encoding.tokens_needed(texts, tokenizer)) for texts in texts_of]
     kept = [item for item, tokens in enumerate(needed) if tokens <= length]
     if not kept:
         raise ValueError(
@@ -96,8 +96,8 @@ def _over_samples(table: pd.DataFrame, title: str) -> pd.DataFrame:
     rows = {}
     for name, values in table.items():
         known = values.dropna()
-        found = over_samples(known) if len(known) else Estimate(nan, nan, nan, 1, 0)
-        rows[name] = [found.value, found.low, found.high, len(known), len(values) - len(known)]
+        mean = over_samples(known) if len(known) else Estimate(nan, nan, nan, 1, 0)
+        rows[name] = [mean.value, mean.low, mean.high, len(known), len(values) - len(known)]
     return pd.DataFrame.from_dict(
         rows, "index", float, [title, "low", "high", "samples", "undefined"]
     )

@@ -33,13 +33,13 @@ def changes(
     copy.
     """
     exact = copy.deepcopy(model).double().eval()
-    other = ids.clone()
-    other[place] = (other[place] + 1) % model.config.vocab_size
-    one, two = (
+    changed = ids.clone()
+    changed[place] = (changed[place] + 1) % model.config.vocab_size
+    before, after = (
         exact(input_ids=text[None].to(model.device)).logits.log_softmax(-1)[0]
-        for text in (ids, other)
+        for text in (ids, changed)
     )
-    return (one - two).abs().amax(-1).cpu().numpy()
+    return (before - after).abs().amax(-1).cpu().numpy()
 
 
 def looks_ahead(changed: Float64[np.ndarray, " length"], place: int) -> bool:

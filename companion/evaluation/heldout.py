@@ -48,10 +48,10 @@ def flow(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
     multiple choice.
     """
     names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch]
-    given = {name: batch[name].flatten(0, -2).to(model.device) for name in names}
+    batch_inputs = {name: batch[name].flatten(0, -2).to(model.device) for name in names}
     with measuring(model), raw_attentions(model) as pairs:
-        model.base_model(**given)
-    layers, mask = [refined for _, refined in pairs], given["attention_mask"].bool()
+        model.base_model(**batch_inputs)
+    layers, mask = [refined for _, refined in pairs], batch_inputs["attention_mask"].bool()
     return {
         "entropy": [attention_entropy(layer, mask=mask).mean().item() for layer in layers],
         "gtd": [gtd(layer, mask=mask).mean().item() for layer in layers],
@@ -106,7 +106,7 @@ class HeldOut:
 
     def accuracy(self, model: nn.Module) -> float:
         """Return the share of masked tokens, 0 to 1, that the model finds most likely."""
-        right = (output.logits.argmax(-1) == found for _, found, output in self._outputs(model))
+        right = (output.logits.argmax(-1) == targets for _, targets, output in self._outputs(model))
         return sum(int(each.sum()) for each in right) / self.tokens
 
     def by_sequence(self, model: nn.Module) -> tuple[list[float], list[int]]:
@@ -114,12 +114,12 @@ class HeldOut:
         they are.
         """
         nats, targets = [], []
-        for chosen, found, output in self._outputs(model):
-            losses = functional.cross_entropy(output.logits.float(), found, reduction="none")
+        for chosen, targets_of, output in self._outputs(model):
+            losses = functional.cross_entropy(output.logits.float(), targets_of, reduction="none")
             sums = losses.new_zeros(len(chosen)).index_add(0, chosen.nonzero()[:, 0], losses)
-            asked = chosen.any(1)
-            nats += sums[asked].tolist()
-            targets += chosen.sum(1)[asked].tolist()
+            predicted = chosen.any(1)
+            nats += sums[predicted].tolist()
+            targets += chosen.sum(1)[predicted].tolist()
         return nats, targets
 
     def perplexity_by_sequence(self, model: nn.Module) -> dict[str, Any]:

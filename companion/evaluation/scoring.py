@@ -73,39 +73,34 @@ def score_predictions(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) 
     outcomes_f1) and, where rows have hops, by_hops (right ones and all).
     """
     grade = _answers if spec.kind == "span" else _labels
-    found, correct = grade(spec, predictions, rows)
-    headline, items, error = found["scores"][spec.headline], len(rows), 0.0
-    if "labels" in found and items > 3:
-        error = item_errors(
-            [np.asarray(found["outcomes"], float)], np.asarray(found["labels"], float)
-        )[0]
+    result, correct = grade(spec, predictions, rows)
+    headline, items, error = result["scores"][spec.headline], len(rows), 0.0
+    if "labels" in result and items > 3:
+        outcomes, gold = (np.asarray(result[key], float) for key in ("outcomes", "labels"))
+        error = item_errors([outcomes], gold)[0]
     low, high = headline_interval(spec.headline, headline, items, error)
-    found |= {
-        "headline": headline,
-        "metric": spec.headline,
-        "items": items,
-        "interval": [low, high],
-    }
-    found["below_chance"] = high < found["chance"]
+    result |= {"headline": headline, "metric": spec.headline, "items": items}
+    result["interval"] = [low, high]
+    result["below_chance"] = high < result["chance"]
     if "hops" in rows.column_names and spec.kind != "regression":
         counts = pd.Series(correct).groupby(np.asarray(rows["hops"][:])).agg(["sum", "size"])
         # keys are texts because a record is JSON
-        found["by_hops"] = counts.rename(str).T.to_dict("list")
-    return found
+        result["by_hops"] = counts.rename(str).T.to_dict("list")
+    return result
 
 
 def _labels(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) -> tuple[Scores, list[int]]:
     gold, predicted = np.asarray(rows["label"][:]), np.asarray(predictions)
     correct = (gold == predicted).astype(int).tolist()
-    found: Scores = {
+    result: Scores = {
         "scores": {name: 100 * float(METRICS[name](gold, predicted)) for name in spec.metrics},
         "constant": collapsed(gold, predicted, COLLAPSED if spec.kind == "regression" else 0.0),
     }
     if spec.headline in CORRELATIONS:
         none = {"chance": 0.0, "majority": 0.0}
-        return found | none | {"outcomes": predicted.tolist(), "labels": gold.tolist()}, correct
+        return result | none | {"outcomes": predicted.tolist(), "labels": gold.tolist()}, correct
     majority = 100 * float(np.bincount(gold).max()) / len(gold)
-    return found | {
+    return result | {
         "chance": 100 / len(spec.labels),
         "majority": majority,
         "outcomes": correct,
@@ -122,15 +117,16 @@ def _answers(
         len({squad.normalize_answer(a) for a in answers}) == 1 < len({g[0] for g in golds if g})
     )
     scores = {"exact_match": 100 * float(np.mean(exact)), "f1": 100 * float(np.mean(f1))}
-    found = {"scores": scores, "chance": 0.0, "majority": 0.0, "constant": constant}
-    return found | {"outcomes": exact, "outcomes_f1": f1}, exact
+    result = {"scores": scores, "chance": 0.0, "majority": 0.0, "constant": constant}
+    return result | {"outcomes": exact, "outcomes_f1": f1}, exact
 
 
 def _checked(values: Any) -> np.ndarray:
-    found = np.asarray(values, dtype=np.float64)
-    if bad := int((~np.isfinite(found)).sum()):
-        raise Failed(f"outputs: {bad} of {found.size} are not finite", "; the run has diverged")
-    return found
+    numbers = np.asarray(values, dtype=np.float64)
+    bad = int((~np.isfinite(numbers)).sum())
+    if bad:
+        raise Failed(f"outputs: {bad} of {numbers.size} are not finite", "; the run has diverged")
+    return numbers
 
 
 def finished(results: Results) -> dict[str, Mapping[str, Any]]:
@@ -161,17 +157,17 @@ def floor(task: Task) -> dict[str, Any]:
     if spec.kind == "span":
         return {"reason": "a bag of words marks no span"}
     if spec.kind == "choice":
-        options = [
-            (bag, number == row["label"])
-            for row in train
-            for number, bag in enumerate(_option_bags(spec, row))
-        ]
-        right = _fitted(*zip(*options)).decision_function
-        found = [int(np.argmax(right([*_option_bags(spec, row)]))) for row in evaluation]
+        bags, gold = [], []
+        for row in train:
+            for number, bag in enumerate(_option_bags(spec, row)):
+                bags.append(bag)
+                gold.append(number == row["label"])
+        right = _fitted(bags, gold).decision_function
+        predictions = [int(np.argmax(right([*_option_bags(spec, row)]))) for row in evaluation]
     else:
-        bags, asked = ([_text_bag(spec, row) for row in part] for part in (train, evaluation))
-        found = _fitted(bags, train["label"][:], spec.kind).predict(asked)
-    scores = score_predictions(spec, found, evaluation)
+        bags, items = ([_text_bag(spec, row) for row in part] for part in (train, evaluation))
+        predictions = _fitted(bags, train["label"][:], spec.kind).predict(items)
+    scores = score_predictions(spec, predictions, evaluation)
     return {key: scores[key] for key in KEPT} | {"trained_on": len(train)}
 
 
@@ -197,9 +193,10 @@ def _text_bag(spec: TaskSpec, row: Mapping[str, Any]) -> Words:
     texts = [_words(row[column]) for column in spec.texts]
     bag = [f"{place}:{word}" for place, text in enumerate(texts) for word in text]
     if len(texts) == 2:
-        shared = set(texts[0]) & set(texts[1])
-        bag += [f"both:{word}" for word in shared]
-        bag.append(f"share:{round(10 * len(shared) / max(1, len(set(texts[0]) | set(texts[1]))))}")
+        first, second = map(set, texts)
+        bag += [f"both:{word}" for word in first & second]
+        share = len(first & second) / max(1, len(first | second))
+        bag.append(f"share:{round(10 * share)}")
     return bag
 
 
@@ -208,13 +205,10 @@ def _option_bags(spec: TaskSpec, row: Mapping[str, Any]) -> Iterator[Words]:
     is.
     """
     article = set(_words(row[spec.texts[0]]))
-    for plain, asked in zip(row[spec.texts[2]], option_texts(spec, row)):
+    for plain, question in zip(row[spec.texts[2]], option_texts(spec, row)):
         option = _words(plain)
         shared = [word for word in option if word in article]
         share = round(5 * len(shared) / max(1, len(option)))
-        yield [
-            *option,
-            *(f"asked:{w}" for w in _words(asked)),
-            *(f"both:{w}" for w in shared),
-            f"share:{share}",
-        ]
+        bag = option + [f"asked:{word}" for word in _words(question)]
+        bag += [f"both:{word}" for word in shared]
+        yield [*bag, f"share:{share}"]

@@ -66,9 +66,9 @@ def zero_shot(
         pairs += [(first[:room] + second, option) for option in continuations]
         sizes.append([len(option.encode()) for option in options])
     sums = np.array(log_likelihoods(model, pairs)).reshape(len(rows), -1)
-    found, normalized = score(spec, sums, rows), score(spec, sums / np.array(sizes), rows)
-    found["scores"]["accuracy_normalized"] = normalized["headline"]
-    return found | {"outcomes_normalized": normalized["outcomes"]}
+    result, normalized = score(spec, sums, rows), score(spec, sums / np.array(sizes), rows)
+    result["scores"]["accuracy_normalized"] = normalized["headline"]
+    return result | {"outcomes_normalized": normalized["outcomes"]}
 
 
 def log_likelihoods(model: PreTrainedModel, pairs: Sequence[Pair], batch: int = 32) -> list[float]:
@@ -84,7 +84,7 @@ def token_log_likelihoods(
     One pass a pair: over the `whole` of it, or over all but its last token.
     """
     order = sorted(range(len(pairs)), key=lambda n: -len(pairs[n][0]) - len(pairs[n][1]))
-    found: dict[int, Tensor] = {}
+    likelihoods: dict[int, Tensor] = {}
     with measuring(model):
         for start in range(0, len(order), batch):
             group = [(n, *pairs[n]) for n in order[start : start + batch]]
@@ -99,8 +99,8 @@ def token_log_likelihoods(
             ).logits
             for row, (n, before, after) in zip(logits, group):
                 scores = row[len(before) - 1 :][: len(after)].float().log_softmax(-1).cpu()
-                found[n] = scores.gather(1, torch.tensor(after)[:, None])[:, 0]
-    return [found[n] for n in range(len(pairs))]
+                likelihoods[n] = scores.gather(1, torch.tensor(after)[:, None])[:, 0]
+    return [likelihoods[n] for n in range(len(pairs))]
 
 
 def causal_perplexity(
@@ -124,6 +124,6 @@ def causal_perplexity(
         sum(len(tokenizer.decode(ids[1:]).split()) for ids in items),
     )
     nats, tokens = sum(sums), sum(counts)
-    found = {"token_perplexity": exp(nats / tokens), "word_perplexity": exp(nats / words)}
-    found |= {"tokens": tokens, "words": words, "context": max(map(len, items))}
-    return found | perplexity_interval(over_samples(sums, counts))
+    result = {"token_perplexity": exp(nats / tokens), "word_perplexity": exp(nats / words)}
+    result |= {"tokens": tokens, "words": words, "context": max(map(len, items))}
+    return result | perplexity_interval(over_samples(sums, counts))
