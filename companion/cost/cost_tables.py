@@ -63,15 +63,15 @@ def beside(ways: dict[str, dict[str, Any]]) -> pd.DataFrame:
     """Return one row a phase and way: median time, its ratios to both Originals, memory kept and at
     its peak (MiB).
     """
-    rows = {
-        (title, way_title(way)): {
-            "milliseconds": found[phase]["milliseconds"]["median"],
-            "÷ Original": found[phase]["ratio"]["median"],
-            "÷ Original, eager": found[phase]["ratio_to_eager"]["median"],
-            "kept (MiB)": found[phase].get("kept_mib", 0.0),
-            "peak (MiB)": found[phase]["peak_mib"]["median"],
-        }
-        for phase, title in PHASES.items()
-        for way, found in ways.items()
-    }
+    rows = {}
+    for phase, title in PHASES.items():
+        for way, phases in ways.items():
+            numbers = phases[phase]
+            rows[title, way_title(way)] = {
+                "milliseconds": numbers["milliseconds"]["median"],
+                "÷ Original": numbers["ratio"]["median"],
+                "÷ Original, eager": numbers["ratio_to_eager"]["median"],
+                "kept (MiB)": numbers.get("kept_mib", 0.0),
+                "peak (MiB)": numbers["peak_mib"]["median"],
+            }
     return pd.DataFrame.from_dict(rows, orient="index").round(2)

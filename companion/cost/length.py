@@ -89,10 +89,10 @@ def by_length(
         shape = (1, HEADS, length, HEAD_WIDTH)
         calls = {way: forward_and_backward(WAYS[way], shape) for way in shown}
         against = [way for way in shown if way in (ways[0], "materialised")]
-        for way, found in timing.interleaved(calls, rounds, against=against).items():
-            found |= {
+        for way, numbers in timing.interleaved(calls, rounds, against=against).items():
+            numbers |= {
                 "kernel": timing.attention_kernel(calls[way]),
                 "peak_mib": timing.in_processes(peak, way, shape),
             }
-            rows.append({"length": length, "way": way, **found})
+            rows.append({"length": length, "way": way, **numbers})
     return rows

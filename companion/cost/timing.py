@@ -53,10 +53,12 @@ def interleaved(
                 torch.cuda.synchronize()
             spent[name].append(1e3 * (clock() - start))
     timed = {name: times[warm_up:] for name, times in spent.items()}
-    found = {name: summary(timed[name], timed[names[0]]) for name in names}
-    for name, other in itertools.product(names, against):
-        found[name][f"ratio_to_{other}"] = quartiles(map(truediv, timed[name], timed[other]))
-    return found
+    summaries = {name: summary(timed[name], timed[names[0]]) for name in names}
+    for name, baseline in itertools.product(names, against):
+        summaries[name][f"ratio_to_{baseline}"] = quartiles(
+            map(truediv, timed[name], timed[baseline])
+        )
+    return summaries
 
 
 def quartiles(values: Iterable[float]) -> dict[str, float]:
@@ -82,20 +84,17 @@ def attention_kernel(call: Callable[[], object]) -> str:
     """Return the name of the fused kernel by which `scaled_dot_product_attention` ran in a call; ""
     without one.
     """
-    prefix, on_cpu = (
-        "aten._scaled_dot_product_",
-        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
-    )
-    with FlopCounterMode(
-        display=False, custom_mapping={on_cpu: lambda *given, **more: 0}
-    ) as counted:
+    prefix = "aten._scaled_dot_product_"
+    on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    uncounted = {on_cpu: lambda *inputs, **more: 0}
+    with FlopCounterMode(display=False, custom_mapping=uncounted) as counted:
         call()
-    names = {
-        str(name)
-        for name in counted.get_flop_counts().get("Global", ())
-        if "backward" not in str(name)
-    }
-    return ", ".join(sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix)))
+    kernels = set()
+    for operation in counted.get_flop_counts().get("Global", ()):
+        name = str(operation)
+        if name.startswith(prefix) and "backward" not in name:
+            kernels.add(name.removeprefix(prefix))
+    return ", ".join(sorted(kernels))
 
 
 def kept_for_backward(call: Callable[[], object], but: Iterable[torch.Tensor] = ()) -> float:
@@ -144,13 +143,13 @@ def peak_above_now(call: Callable[[], object]) -> float:
     return max(0, resident("VmHWM") - before) / 1024
 
 
-def in_processes(function: Callable[..., float], *given: object) -> dict[str, float]:
+def in_processes(function: Callable[..., float], *inputs: object) -> dict[str, float]:
     """Return median, lowest and highest of what a function gives in `PROCESSES` fresh processes."""
-    found = fresh(PROCESSES, function, *given)
-    return {"median": statistics.median(found), "low": min(found), "high": max(found)}
+    measured = fresh(PROCESSES, function, *inputs)
+    return {"median": statistics.median(measured), "low": min(measured), "high": max(measured)}
 
 
-def fresh(count: int, function: Callable[..., float], *given: object) -> list[float]:
+def fresh(count: int, function: Callable[..., float], *inputs: object) -> list[float]:
     """Call a function of a module in so many fresh processes side by side: what this one has freed
     hides a peak.
 
@@ -169,7 +168,8 @@ def fresh(count: int, function: Callable[..., float], *given: object) -> list[fl
     # threads of several processes wait for each other
     alone = {"initializer": torch.set_num_threads, "initargs": (1,)}
     with ProcessPoolExecutor(count, mp_context=context, max_tasks_per_child=1, **alone) as executor:
-        return [one.result() for one in [executor.submit(function, *given) for _ in range(count)]]
+        jobs = [executor.submit(function, *inputs) for _ in range(count)]
+        return [job.result() for job in jobs]
 
 
 def circumstances() -> dict[str, object]:

@@ -89,17 +89,17 @@ def timed(
     done, unit = (
         (sequences * length, "tokens_per_second") if training else (sequences, "samples_per_second")
     )
-    for way, found in timing.interleaved(calls, rounds, against=WAYS[:2]).items():
-        low, high = found["quartiles_ms"]
-        time = {"median": found["median_ms"], "low": low, "high": high}
+    for way, numbers in timing.interleaved(calls, rounds, against=WAYS[:2]).items():
+        low, high = numbers["quartiles_ms"]
+        time = {"median": numbers["median_ms"], "low": low, "high": high}
         rate = {
             "median": 1e3 * done / time["median"],
             "low": 1e3 * done / high,
             "high": 1e3 * done / low,
         }
         ratios = {
-            "ratio": found["ratio_to_original"],
-            "ratio_to_eager": found["ratio_to_original_eager"],
+            "ratio": numbers["ratio_to_original"],
+            "ratio_to_eager": numbers["ratio_to_original_eager"],
         }
         kernel = timing.attention_kernel(calls[way])
         yield way, networks[way], {"milliseconds": time, **ratios, unit: rate, "kernel": kernel}
@@ -118,16 +118,18 @@ def measure(
     ways: dict[str, dict[str, Any]] = {way: {} for way in WAYS}
     for phase in PHASES:
         training = phase != "inference"
-        for way, network, found in timed(phase, model, vocabulary, WAYS, sequences, length, rounds):
+        for way, network, numbers in timed(
+            phase, model, vocabulary, WAYS, sequences, length, rounds
+        ):
             peaks = timing.in_processes(peak, phase, model, vocabulary, way, sequences, length)
             gmacs = macs(model, vocabulary, way, length, training=training)
-            found |= {"gmacs": gmacs, "peak_mib": peaks}
+            numbers |= {"gmacs": gmacs, "peak_mib": peaks}
             if training:
                 inputs = batch(sequences, length, vocabulary, timing.place())
-                found["kept_mib"] = timing.kept_for_backward(
+                numbers["kept_mib"] = timing.kept_for_backward(
                     partial(network, **inputs), network.parameters()
                 )
-            ways[way] |= {phase: found, "parameters": architectures.parameter_count(network)}
+            ways[way] |= {phase: numbers, "parameters": architectures.parameter_count(network)}
     return ways
 
 
