@@ -79,8 +79,8 @@ def walks_above(points: int, r: float) -> float:
     `r`.
     """
     steps = np.random.default_rng(0).normal(size=(2000, 2, points))
-    found = [abs(np.corrcoef(pair)[0, 1]) for pair in steps.cumsum(axis=2)]
-    return float(np.mean(np.array(found) > r))
+    correlations = [abs(np.corrcoef(pair)[0, 1]) for pair in steps.cumsum(axis=2)]
+    return float(np.mean(np.array(correlations) > r))
 
 
 def attention_products(shape: Size) -> float:

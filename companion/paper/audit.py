@@ -57,12 +57,8 @@ def findings(paper: Published) -> pd.DataFrame:
 def others(paper: Published) -> pd.DataFrame:
     """Return the numbers of less weight, by table and section."""
     table1, table2, table8 = (comparisons.table(paper, number) for number in (1, 2, 8))
-    values = (
-        _of_table1(paper, table1)
-        | _of_scores(table2, table8)
-        | _of_section7(table2, table8)
-        | _of_costs(paper)
-    )
+    values = _of_table1(paper, table1) | _of_scores(table2, table8)
+    values |= _of_section7(table2, table8) | _of_costs(paper)
     return _framed("others", values, said=int(paper.claim("C23")))
 
 
@@ -71,24 +67,21 @@ def _framed(section: str, values: Values, **counts: int) -> pd.DataFrame:
     alone.
     """
     words = typed_by_hand.read(Path(__file__).with_name("audit.yaml"))[section]
-    said = [
-        (place, quantity.format(**counts)) for place, quantity in (words.pop(key) for key in values)
-    ]
+    rows = []
+    for key, numbers in values.items():
+        place, quantity = words.pop(key)
+        pair = numbers if np.ndim(numbers) else (nan, numbers)
+        rows.append((place, quantity.format(**counts), *pair))
     assert not words, f"audit.yaml, {section}: nothing computes {', '.join(words)}"
-    rows = [
-        (*one, *(found if np.ndim(found) else (nan, found)))
-        for one, found in zip(said, values.values())
-    ]
     return pd.DataFrame(rows, columns=FINDING).astype({"paper": float, "recomputed": float})
 
 
 def _of_table1(paper: Published, table1: pd.DataFrame) -> Values:
-    accuracy, gtd, said = table1["Acc_RACE_Middle"], table1["GTD"], int(paper.claim("C23"))
+    accuracy, gtd, printed = table1["Acc_RACE_Middle"], table1["GTD"], int(paper.claim("C23"))
     items = arithmetic.ITEMS["RACE_Middle"]
-    fits = {n: sum(bool(arithmetic.grim(value, n)) for value in accuracy) for n in (said, items)}
     return {
-        "counts": (len(accuracy), fits[said]),
-        "all_counts": fits[items],
+        "counts": (len(accuracy), sum(bool(arithmetic.grim(v, printed)) for v in accuracy)),
+        "all_counts": sum(bool(arithmetic.grim(value, items)) for value in accuracy),
         "betweenness": (comparisons.over_original(table1)["BC"] < 0).sum(),
         "same_gtd": gtd.unstack("algorithm").eval("High == Low").sum(),
         "good": gtd.between(paper.claim("C30"), paper.claim("C31")).sum(),

@@ -58,27 +58,24 @@ def nearest_subset(tasks: pd.DataFrame, means: pd.Series) -> tuple[int, float]:
     """Try every subset of the tasks; return how many, and the best one's largest distance from the
     means, in points.
     """
-    subsets = [
-        list(some) for size in range(1, len(GLUE) + 1) for some in combinations(GLUE.values(), size)
-    ]
-    return len(subsets), min((tasks[some].mean(axis=1) - means).abs().max() for some in subsets)
+    distances = []
+    for size in range(1, len(GLUE) + 1):
+        for subset in combinations(GLUE.values(), size):
+            distance = tasks[[*subset]].mean(axis=1) - means
+            distances.append(distance.abs().max())
+    return len(distances), min(distances)
 
 
 def constant_answers(scores: pd.Series) -> pd.DataFrame:
     """Return for each task the printed score, and the share of the one label that comes nearest to
     it (percent).
     """
-    shares = {
-        task: [100 * one / sum(counts) for one in counts]
-        for task, counts in arithmetic.LABEL_COUNTS.items()
-    }
-    nearest = [
-        min(own, key=lambda share, task=task: abs(share - scores[task]))
-        for task, own in shares.items()
-    ]
-    return pd.DataFrame(
-        {"task": [*shares], "printed": scores[[*shares]].tolist(), "share of one label": nearest}
-    )
+    rows = []
+    for task, counts in arithmetic.LABEL_COUNTS.items():
+        shares = 100 * np.array(counts) / sum(counts)
+        nearest = shares[np.abs(shares - scores[task]).argmin()]
+        rows.append((task, scores[task], nearest))
+    return pd.DataFrame(rows, columns=["task", "printed", "share of one label"])
 
 
 def gains(paper: Published) -> pd.DataFrame:
@@ -103,14 +100,15 @@ def views(table1: pd.DataFrame) -> dict[str, pd.DataFrame]:
     and without it.
     """
     rows = table1.rename(columns={"Acc_RACE_Middle": "accuracy"})
-    found = {
+    frames = {
         "all": rows,
         "without_failed": rows.drop(FAILED),
         "without_low": rows.drop(FAILED[1], level="algorithm"),
     }
-    for centred, own in {"centred": rows, "centred_without_failed": rows.drop(FAILED)}.items():
-        found[centred] = own - own.groupby("model").transform("mean")
-    return found
+    for name, centred in (("all", "centred"), ("without_failed", "centred_without_failed")):
+        means = frames[name].groupby("model").transform("mean")
+        frames[centred] = frames[name] - means
+    return frames
 
 
 def against_chance(table2: pd.DataFrame) -> pd.DataFrame:
@@ -165,8 +163,8 @@ def added_operations(paper: Published) -> pd.DataFrame:
         .set_index(["model", "algorithm"])[["printed", "formula"]]
     )
     rows = over_original(cells).loc[list(MODELS)].rename_axis(None)
-    own = [arithmetic.attention_products(shape) for shape in shapes(paper).values()]
-    return rows.assign(attention=own)
+    products = [arithmetic.attention_products(shape) for shape in shapes(paper).values()]
+    return rows.assign(attention=products)
 
 
 def table3(paper: Published) -> tuple[pd.Series, pd.DataFrame]:

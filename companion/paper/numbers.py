@@ -26,12 +26,12 @@ class Published:
         several cells.
         """
         frame = self.tables[number]
-        found = frame[(frame[[*keys]] == [*keys.values()]).all(axis=1)]
-        if len(found) > 1:
+        cells = frame[(frame[[*keys]] == [*keys.values()]).all(axis=1)]
+        if len(cells) > 1:
             raise ValueError(
-                f"keys: {keys} fit {len(found)} cells of Table {number}; name more keys"
+                f"keys: {keys} fit {len(cells)} cells of Table {number}; name more keys"
             )
-        return None if found.empty else found.iloc[0]
+        return None if cells.empty else cells.iloc[0]
 
     def value(self, number: int, **keys: str) -> float | None:
         """The number in one cell; None where the paper prints none (or prints a word)."""
