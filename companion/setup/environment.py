@@ -146,20 +146,20 @@ def cleared(**more: str) -> Iterator[None]:
         _become(before)
 
 
-def told() -> dict[str, str]:
+def settings() -> dict[str, str]:
     """Return what may change the numbers of this process and was not cleared: for its record.
 
     Of paths it is told only that they are there.
     """
     package = of_a_run().get("PYTHONPATH")
-    found = {}
+    values = {}
     for name, value in sorted(os.environ.items()):
         usual = not value or name in UNTOLD or (name == "PYTHONPATH" and value == package)
         if _any_of(TOLD, name) and not usual:
-            found[name] = "a path" if os.sep in value else value
+            values[name] = "a path" if os.sep in value else value
     if sys.flags.optimize:
-        found["python -O"] = str(sys.flags.optimize)
-    return found
+        values["python -O"] = str(sys.flags.optimize)
+    return values
 
 
 def _become(environment: dict[str, str]) -> None:

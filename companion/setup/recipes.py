@@ -272,16 +272,16 @@ class MultiHop(Strict):
                 raise ValueError(
                     f"more_seeds: {name} is not among the algorithms, or has a seed of all"
                 )
-        if self.pretrain.length != (told := 2 * self.hops * self.chains):
+        if self.pretrain.length != (facts := 2 * self.hops * self.chains):
             chains = f"{self.hops} hops in {self.chains} chains"
-            raise ValueError(f"pretrain.length: {chains} make stories of {told} sentences")
+            raise ValueError(f"pretrain.length: {chains} make stories of {facts} sentences")
         return self
 
     def runs(self) -> list[tuple[int, str, int]]:
         """Return depth, algorithm and seed of every encoder that is trained."""
         every = [(name, seed) for seed in self.seeds for name in self.algorithms]
         every += [(name, seed) for name, seeds in self.more_seeds.items() for seed in seeds]
-        return [(layers, *one) for layers in self.layers for one in every]
+        return [(layers, *run) for layers in self.layers for run in every]
 
 
 class Larger(Strict):
@@ -300,8 +300,8 @@ class Larger(Strict):
         """Return the recipe that this model is trained by: the usual one but for its own rate and
         precision.
         """
-        own = {"learning_rate": self.learning_rate, "precision": self.precision}
-        return usual.changed(**{name: value for name, value in own.items() if value})
+        changes = {"learning_rate": self.learning_rate, "precision": self.precision}
+        return usual.changed(**{name: value for name, value in changes.items() if value})
 
 
 class Beyond(Strict):
@@ -322,16 +322,16 @@ class Beyond(Strict):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        named = Counter((one.model, one.recipe(self.pretrain)) for one in self.larger)
+        named = Counter((size.model, size.recipe(self.pretrain)) for size in self.larger)
         if twice := [
-            f"{m} at learning rate {own.learning_rate:g}"
-            for (m, own), times in named.items()
+            f"{m} at learning rate {recipe.learning_rate:g}"
+            for (m, recipe), times in named.items()
             if times > 1
         ]:
             raise ValueError(
                 f"larger: {', '.join(twice)} is there twice; put its seeds into one entry"
             )
-        if any(one.model == self.model for one in self.larger):
+        if any(size.model == self.model for size in self.larger):
             raise ValueError(
                 f"larger: {self.model} is the model of beyond itself, which stands beside the larger ones"
             )

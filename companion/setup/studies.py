@@ -107,10 +107,12 @@ class Study(typed_by_hand.Strict):
         recipes.refuse_untrained_positions("attention.length", self.attention.length, self.pretrain)
         # its models read the text of the others
         for key in recipes.LIMITS if self.beyond else ():
-            own, usual = (getattr(recipe, key) for recipe in (self.beyond.pretrain, self.pretrain))
-            if own != usual:
+            value, usual = (
+                getattr(recipe, key) for recipe in (self.beyond.pretrain, self.pretrain)
+            )
+            if value != usual:
                 raise ValueError(
-                    f"beyond.pretrain.{key} {own} is not pretrain.{key} {usual}: give both the same"
+                    f"beyond.pretrain.{key} {value} is not pretrain.{key} {usual}: give both the same"
                 )
         return self
 
@@ -142,11 +144,11 @@ class Study(typed_by_hand.Strict):
         """Return a section that a study may leave out. Raises StudyError, one line, if this one
         does.
         """
-        if (found := getattr(self, name)) is None:
+        if (section := getattr(self, name)) is None:
             raise StudyError(
                 f"study {self.name} has no section `{name}`: add it, or take a study that has one"
             )
-        return found
+        return section
 
 
 def available() -> list[str]:
@@ -205,6 +207,6 @@ def _explain(error: ValidationError) -> str:
         return f"unknown key {key!r}" + (f": did you mean '{close[0]}'?" if close else "")
     if first["type"] == "missing":
         return f"key {key!r} is missing"
-    said = f"{first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
-    said = str(first["ctx"]["error"]) if first["type"] == "value_error" else said
-    return f"key {key!r}: {said}" if key else said
+    message = f"{first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
+    message = str(first["ctx"]["error"]) if first["type"] == "value_error" else message
+    return f"key {key!r}: {message}" if key else message

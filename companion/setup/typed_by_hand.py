@@ -48,7 +48,7 @@ def first_flaw(error: ValidationError) -> tuple[str, ErrorDetails]:
     A key that is not known comes before one that is missing: it may be that one, misspelt.
     """
     errors = error.errors(include_url=False)
-    first = next((one for one in errors if one["type"] == UNKNOWN), errors[0])
+    first = next((entry for entry in errors if entry["type"] == UNKNOWN), errors[0])
     return ".".join(map(str, first["loc"])), first
 
 
@@ -90,9 +90,10 @@ def read(path: Path) -> dict[str, Any]:
     none.
     """
     try:
-        if not isinstance(found := parse(path.read_text(encoding="utf-8")), dict):
+        content = parse(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
             raise ValueError("it has no keys")
-        return found
+        return content
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
         raise ValueError(f"{path}: cannot be read as YAML ({reason})") from None
@@ -111,11 +112,11 @@ def value(text: str, like: Any) -> Any:
         return text
     if kind is list and like:
         kind = list[type(like[0])]
-    found = parse(text)
+    parsed = parse(text)
     # a ValueError for what is not finite
-    json.dumps(found, allow_nan=False, default=str)
+    json.dumps(parsed, allow_nan=False, default=str)
     try:
-        return TypeAdapter(kind, config=ConfigDict(strict=True)).validate_python(found)
+        return TypeAdapter(kind, config=ConfigDict(strict=True)).validate_python(parsed)
     except ValidationError as error:
         first = error.errors()[0]
         entry = f"entry {first['input']!r} is not {type(like[0]).__name__}" if first["loc"] else ""
@@ -132,19 +133,17 @@ def declared(source: str) -> dict[str, Any]:
     # papermill's `inspect_notebook` loses a parameter whose line has a second `=`, cuts a text at
     # its `#`, takes code below a parameter for its value, and refuses a notebook that names no
     # kernel
-    found = {}
+    values = {}
     for node in ast.parse(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE)).body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
-            kind = (
-                KINDS.get(ast.unparse(node.annotation), object)
-                if isinstance(node, ast.AnnAssign)
-                else object
-            )
+            kind, targets = object, getattr(node, "targets", [])
+            if isinstance(node, ast.AnnAssign):
+                kind, targets = KINDS.get(ast.unparse(node.annotation), object), [node.target]
             try:
                 default = ast.literal_eval(node.value)
             except (ValueError, TypeError):
                 default = kind
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            default = float(default) if kind is float and type(default) is int else default
-            found |= {target.id: default for target in targets if isinstance(target, ast.Name)}
-    return found
+            if kind is float and type(default) is int:
+                default = float(default)
+            values |= {target.id: default for target in targets if isinstance(target, ast.Name)}
+    return values

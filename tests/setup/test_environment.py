@@ -65,7 +65,7 @@ def test_the_environment_is_a_runs_while_the_block_lasts(monkeypatch):
 
 def test_what_may_change_numbers_and_was_not_cleared_is_told_without_paths(monkeypatch):
     with environment.cleared():
-        inherited = environment.told()
+        inherited = environment.settings()
     for name, value in {
         "ACCELERATE_MIXED_PRECISION": "bf16",
         "LD_PRELOAD": "/home/nobody/lib.so",
@@ -74,7 +74,7 @@ def test_what_may_change_numbers_and_was_not_cleared_is_told_without_paths(monke
         "HF_TOKEN": "secret",
     }.items():
         monkeypatch.setenv(name, value)
-    told = environment.told()
+    told = environment.settings()
     assert told["ACCELERATE_MIXED_PRECISION"] == "bf16"
     assert (told["LD_PRELOAD"], told["PYTHONPATH"], told["SAOBP_NATIVE"]) == (
         "a path",
@@ -84,11 +84,11 @@ def test_what_may_change_numbers_and_was_not_cleared_is_told_without_paths(monke
     assert "secret" not in told.values() and "nobody" not in str(told)
     # a run of a command of ours cannot do without these
     with environment.cleared():
-        assert {**inherited, "LD_PRELOAD": "a path", "SAOBP_NATIVE": "0"} == environment.told()
+        assert {**inherited, "LD_PRELOAD": "a path", "SAOBP_NATIVE": "0"} == environment.settings()
 
 
 def test_a_process_whose_assertions_are_off_tells_it():
-    code = "from companion.setup import environment; print(environment.told())"
+    code = "from companion.setup import environment; print(environment.settings())"
     command = [sys.executable, "-O", "-c", code]
     told = subprocess.check_output(
         command, text=True, env=environment.of_a_run() | {"PYTHONPATH": PACKAGE}
