@@ -47,12 +47,12 @@ def declared_parameters(notebook: Path) -> dict[str, Any]:
     raise ValueError(f"{notebook}: no notebook with parameters ({reason})")
 
 
-def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> dict[str, Any]:
+def checked(notebook: Path, texts: dict[str, str], declared: dict[str, Any]) -> dict[str, Any]:
     """Turn the command line's texts into values of the declared types, or say which one is
     wrong.
     """
     values = {}
-    for name, text in given.items():
+    for name, text in texts.items():
         if name not in declared:
             close = difflib.get_close_matches(name, declared, n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(declared)}"
@@ -94,9 +94,9 @@ def check_names(notebook: Path, values: dict[str, Any]) -> None:
 def run(
     notebook: Path,
     output: Path,
-    given: dict[str, str],
+    parameters: dict[str, str],
     study_file: Path | None = None,
-    own: bool = False,
+    changed: bool = False,
 ) -> dict[str, Any]:
     """Execute `notebook` into `output`, whole or as `<output>.failed.ipynb`, and return the one
     record that it wrote.
@@ -107,8 +107,8 @@ def run(
     """
     declared = declared_parameters(notebook)
     if study_file is not None:
-        given = {"study_name": str(studies.find(study_file).resolve()), **given}
-    values = checked(notebook, given, declared)
+        parameters = {"study_name": str(studies.find(study_file).resolve()), **parameters}
+    values = checked(notebook, parameters, declared)
     check_names(
         notebook, {name: d for name, d in declared.items() if not isinstance(d, type)} | values
     )
@@ -123,7 +123,7 @@ def run(
     values["record"] = str(record)
     before = record.stat().st_mtime_ns if record.exists() else None
     chosen = {name: value for name, value in values.items() if name not in UNNAMED}
-    again = own and any(value != declared[name] for name, value in chosen.items())
+    again = changed and any(value != declared[name] for name, value in chosen.items())
     _execute(notebook, output, values, "once" if again else "")
     if not record.exists() or record.stat().st_mtime_ns == before:
         raise NotebookFailed(
@@ -201,14 +201,12 @@ def _reason(error: PapermillExecutionError | DeadKernelError, failed: Path) -> s
     that raised it.
     """
     if isinstance(error, DeadKernelError):
-        cells = [
-            cell for cell in nbformat.read(failed, as_version=4).cells if cell.cell_type == "code"
-        ]
-        begun = sum(
-            cell.metadata.get("papermill", {}).get("start_time") is not None for cell in cells
-        )
-        said = "its kernel died: memory ran out, most likely, or something killed it; free memory and run it again"
-        return f"cell {begun}: {said}"
+        begun = 0
+        for cell in nbformat.read(failed, as_version=4).cells:
+            timed = cell.metadata.get("papermill", {})
+            begun += cell.cell_type == "code" and timed.get("start_time") is not None
+        reason = "its kernel died: memory ran out, most likely, or something killed it; free memory and run it again"
+        return f"cell {begun}: {reason}"
     arrows = re.findall(r"^-+> *\d+ (.*)$", strip_ansi("\n".join(error.traceback)), re.MULTILINE)
     # the last one points at the line
     reason = str(error.evalue).split("\n")[0] or "".join(arrows[-1:]).strip()

@@ -69,24 +69,33 @@ def files(study_or_folder: str | Path) -> list[Path]:
     of a folder.
     """
     text = str(study_or_folder)
-    named = [paths.build(text) / "records", paths.results(text)] if paths.is_plain(text) else []
-    found = (sorted(folder.glob("*.json")) for folder in [*named, Path(text)] if folder.is_dir())
-    return next(filter(None, found), [])
+    folders = [Path(text)]
+    if paths.is_plain(text):
+        folders = [paths.build(text) / "records", paths.results(text), *folders]
+    for folder in folders:
+        # no folder has none
+        listed = sorted(folder.glob("*.json"))
+        if listed:
+            return listed
+    return []
 
 
 def is_record(path: Path) -> bool:
     """Tell whether a file is what a run left, of this schema or another."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and {"schema", "stage"} <= found.keys()
+    return isinstance(content, dict) and {"schema", "stage"} <= content.keys()
 
 
 def names(folder: Path) -> set[str]:
     """Return the names of the files of a folder that are records, and of their answers."""
-    found = [path for path in folder.glob("*.json") if is_record(path)]
-    return {name for path in found for name in (path.name, path.with_suffix(ANSWERS_END).name)}
+    names = set()
+    for path in folder.glob("*.json"):
+        if is_record(path):
+            names |= {path.name, path.with_suffix(ANSWERS_END).name}
+    return names
 
 
 def load(study_or_folder: str | Path) -> list[Record]:
@@ -95,12 +104,13 @@ def load(study_or_folder: str | Path) -> list[Record]:
     A build that lacks some of the study's tracked records says so: it is unfinished, or made of
     rows.
     """
-    found, name = files(study_or_folder), str(study_or_folder)
+    chosen, name = files(study_or_folder), str(study_or_folder)
     tracked = paths.results(name) if paths.is_plain(name) else Path(name)
-    if hidden := {path.name for path in tracked.glob("*.json")} - {path.name for path in found}:
-        told = "%s: lacks %d of the records tracked in %s, and is read in place of them: finish it, or remove it"
-        log.warning(told, found[0].parent, len(hidden), tracked)
-    return [read(path) for path in found]
+    hidden = {path.name for path in tracked.glob("*.json")} - {path.name for path in chosen}
+    if hidden:
+        message = "%s: lacks %d of the records tracked in %s, and is read in place of them: finish it, or remove it"
+        log.warning(message, chosen[0].parent, len(hidden), tracked)
+    return [read(path) for path in chosen]
 
 
 def hashes(study_or_folder: str | Path) -> dict[str, str]:
@@ -110,12 +120,12 @@ def hashes(study_or_folder: str | Path) -> dict[str, str]:
 
 def select(records: Iterable[Record], stage: str | None = None, **parameters: Any) -> list[Record]:
     """Keep the records of a stage whose parameters have the given values."""
-    found = [record for record in records if stage in (None, record["stage"])]
-    return [
-        one
-        for one in found
-        if all(one["parameters"].get(key) == value for key, value in parameters.items())
-    ]
+    selected = []
+    for record in records:
+        values = {key: record["parameters"].get(key) for key in parameters}
+        if stage in (None, record["stage"]) and values == parameters:
+            selected.append(record)
+    return selected
 
 
 def kinds(names: Iterable[str]) -> dict[str, str]:

@@ -163,8 +163,8 @@ RECORD, EXAM_RUN, SITTING = (TypeAdapter(form) for form in (Record, ExamRun, Sit
 
 def flaw(record: Any) -> str:
     """Return the first thing that makes a value no record, with its place: empty for a record."""
-    if said := flaw_in(RECORD, record, "record"):
-        return said
+    if problem := flaw_in(RECORD, record, "record"):
+        return problem
     if (stage := record["stage"]) not in FORMS:
         return f"stage: '{stage}' is none of {', '.join(FORMS)}"
     parts = {"parameters": PARAMETERS[stage], "metrics": METRICS[stage]}

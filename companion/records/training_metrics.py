@@ -25,7 +25,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Percent = Annotated[float, Field(ge=-100, le=100)]
 
 
-def dumped(model: type[Strict], **own: Any) -> Any:
+def dumped(model: type[Strict], **fields: Any) -> Any:
     """Return the form of a model's `model_dump`: its fields, which a record from before one was
     there may lack.
 
@@ -33,7 +33,7 @@ def dumped(model: type[Strict], **own: Any) -> Any:
     themselves.
     """
     forms = {name: field.rebuild_annotation() for name, field in model.model_fields.items()}
-    return TypedDict(model.__name__, forms | own, total=False)
+    return TypedDict(model.__name__, forms | fields, total=False)
 
 
 Recipe = dumped(Pretraining)

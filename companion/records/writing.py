@@ -94,7 +94,7 @@ class Run:
             "code": {"version": importlib.metadata.version("saobp"), "commit": commit()},
             "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
             "device": device(precision or (trained[-1] if trained else None)),
-            "environment": environment.told(),
+            "environment": environment.settings(),
             "started": self.started.isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - self._clock, 1),
             "departures": list(departures),
@@ -123,7 +123,7 @@ def finite(value: Any) -> Any:
     """Replace NaN and infinities by None all through, and tensors' and numpy's numbers by
     Python's.
     """
-    return to_jsonable_python(value, inf_nan_mode="null", fallback=lambda found: found.tolist())
+    return to_jsonable_python(value, inf_nan_mode="null", fallback=lambda array: array.tolist())
 
 
 @cache
@@ -136,16 +136,16 @@ def commit() -> str:
     told by the environment variable SAOBP_COMMIT; else its commit is "unknown".
     """
     top = Path(__file__).resolve().parents[2]
-    told = os.environ.get("SAOBP_COMMIT") or "unknown"
+    stated = os.environ.get("SAOBP_COMMIT") or "unknown"
     if Path(saobp.__file__).resolve().parents[1] != top:
-        return told
+        return stated
     try:
         if Path(_git(top, "rev-parse", "--show-toplevel")).resolve() != top:
-            return told
+            return stated
         changed = _git(top, "status", "--porcelain", "--untracked-files=normal", "--", *READ)
         number = _git(top, "rev-parse", "--short=12", "HEAD")
     except (OSError, subprocess.CalledProcessError):
-        return told
+        return stated
     return number + "+" * bool(changed or paths.root().resolve() != top)
 
 
