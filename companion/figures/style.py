@@ -133,8 +133,8 @@ def headed(
     axes.
     """
     figure, axes = panels(width, len(draws), height, columns)
-    for letter, ax, (text, draw, *given) in zip(cycle(ascii_lowercase), axes, draws):
-        draw(ax, *given)
+    for letter, ax, (text, draw, *inputs) in zip(cycle(ascii_lowercase), axes, draws):
+        draw(ax, *inputs)
         head(ax, letter * (len(draws) > 1), text)
     return figure
 
