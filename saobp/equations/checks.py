@@ -132,28 +132,6 @@ def check_shape(attention: Tensor) -> None:
         )
 
 
-def check_boolean(mask: Tensor) -> None:
-    """Refuse anything but a boolean tensor with a ValueError."""
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(
-            f"mask must be a boolean tensor, True for a real token (mask.bool()); got {kind}"
-        )
-
-
-def check_mask(mask: Tensor, attention: Tensor) -> None:
-    """Refuse a mask that is not boolean, (L,) or (batch, L), with a real token in each row."""
-    check_boolean(mask)
-    shapes = [(attention.shape[-1],)]
-    if attention.ndim > 2:
-        shapes.append((attention.shape[0], attention.shape[-1]))
-    if tuple(mask.shape) not in shapes:
-        expected = " or ".join(map(str, shapes))
-        raise ValueError(f"mask must have shape {expected}; got {tuple(mask.shape)}")
-    if not values_hidden() and not bool(mask.any(-1).all()):
-        raise ValueError("mask must leave at least one real token in every sequence; one has none")
-
-
 def check_masses(attention: Float[Tensor, "*batch query key"]) -> None:
     """Refuse scores, counts and weights after dropout with a ValueError; NaN passes, and what holds
     no values.

@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from saobp.equations.checks import check_boolean, check_masses, check_shape
+from saobp.equations.checks import check_masses, check_shape
+from saobp.equations.masks import check_boolean
 
 
 def cut(attention: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from saobp.equations import checks
 from saobp.equations.controls import elementwise_product, flattened, shuffled_bias, sinkhorn
 from saobp.equations.factors import BY_STRENGTH, FACTORS, OWN, check_order
+from saobp.equations.masks import check_mask
 from saobp.equations.messages import (
     key_bias,
     per_matrix,
@@ -92,7 +93,7 @@ def refine(
     check_spare(spare, factor, causal=causal)
     check_spared_shape(spare, attention.shape)
     if mask is not None:
-        checks.check_mask(mask, attention)
+        check_mask(mask, attention)
     visible = visibility(attention, mask, causal)
     checks.check_rows(attention, visible, causal)
     if factor == "none" or (not isinstance(strength, Tensor) and strength == 0):

@@ -16,6 +16,7 @@ from torch.nn import functional
 from saobp.equations import checks
 from saobp.equations.checks import ROW_TOLERANCE, quoted
 from saobp.equations.factors import check_order
+from saobp.equations.masks import check_mask
 from saobp.equations.messages import SATURATION, signed_strength
 from saobp.equations.refine import refine
 from saobp.equations.sparing import Spare, check_spare, check_spared_shape
@@ -180,7 +181,7 @@ def real_tokens(mask: Tensor | None, query: Tensor) -> Tensor | None:
     if mask is None:
         return None
     batch, heads, length, _ = query.shape
-    checks.check_mask(mask, torch.empty(batch, heads, length, length, device="meta"))
+    check_mask(mask, torch.empty(batch, heads, length, length, device="meta"))
     mask = mask.to(query.device).expand(batch, length)
     return None if not checks.values_hidden() and bool(mask.all()) else mask
 

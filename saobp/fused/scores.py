@@ -14,21 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saobp.equations.checks import values_hidden
-
-HIDES = -1000.0
-"""Additive masks hide a pair at this number and below: -inf, a type's lowest number, -1e4 and -1e9
-are all in use,
-and e^-1000 is 0 in float64."""
-
-STEP = 30.0
-"""A fill such as -100 hides too, if it lies this far below everything else in its row: e^-30 is
-1e-13.
-"""
-
-SLOPE = 5.0
-"""A bias falls off by at most this much from one entry to the next lower one; ALiBi's steepest head
-by 1.
-"""
+from saobp.equations.masks import real_queries, shown_by
 
 
 def probabilities(
@@ -80,84 +66,6 @@ def allowed_pairs(
         return (pairs.tril(keys - queries) if causal else pairs)[None, None]
     allowed = mask if mask.dtype == torch.bool else shown_by(mask)
     return allowed.expand(*allowed.shape[:-2], queries, keys)
-
-
-def shown_by(
-    mask: Float[Tensor, "#batch #head #query key"],
-) -> Bool[Tensor, "#batch #head #query key"]:
-    """Return True where an additive mask shows a key: hidden are `HIDES` and below, fills, and rows
-    of one fill.
-
-    A fill lies far below in every row that has low entries; else they are scores, such as a model
-    adds to its own, and hide nothing.
-    """
-    low, gap = low_entries(mask)
-    fill = low & (gap >= STEP).all()
-    filled = (mask.amax(-1, keepdim=True) <= -STEP) & (
-        mask.amax(-1, keepdim=True) == mask.amin(-1, keepdim=True)
-    )
-    return (mask > HIDES) & ~fill & ~filled
-
-
-def low_entries(
-    mask: Tensor,
-) -> tuple[Bool[Tensor, "#batch #head #query key"], Float[Tensor, "#batch #head #query 1"]]:
-    """Return which finite entries lie `STEP` below their row's highest, and how far they lie below
-    the others.
-    """
-    mask = mask.to(torch.promote_types(mask.dtype, torch.float32))
-    near = mask > mask.amax(-1, keepdim=True) - STEP
-    low = ~near & (mask > HIDES)
-    others = mask.masked_fill(~near, float("inf")).amin(-1, keepdim=True)
-    return low, others - mask.masked_fill(~low, float("-inf")).amax(-1, keepdim=True)
-
-
-def check_pairs(mask: Tensor) -> None:
-    """Refuse a mask of pairs, boolean or additive, (batch, head, query, key), that does not say
-    which keys are hidden or which tokens are padding, with a ValueError.
-    """
-    if mask.is_floating_point():
-        check_values(mask)
-    queries, keys = mask.shape[-2:]
-    # a row for every query, or for one
-    if queries == 1 or keys < queries:
-        return
-    allowed = mask if mask.dtype == torch.bool else shown_by(mask)
-    hidden = ~real_queries(allowed)[..., None, :]
-    if bool((allowed[..., keys - queries :] & hidden).any()):
-        raise ValueError(
-            "attention_mask: hides a token from itself that others may look at; saobp would take it for padding"
-        )
-
-
-def check_values(mask: Tensor) -> None:
-    """Refuse an additive mask with NaN or +inf, or whose low entries may be a fill or a bias, with
-    a ValueError.
-    """
-    if bool((mask.isnan() | mask.isposinf()).any()):
-        raise ValueError(
-            "attention_mask: holds NaN or +inf; add 0 where a query may look and -inf where it may not"
-        )
-    low, gap = low_entries(mask)
-    rows = low.any(-1, keepdim=True)
-    fill, bias = rows & (gap >= STEP), rows & (gap <= SLOPE)
-    if bool((rows & ~fill & ~bias).any()) or bool(fill.any() and bias.any()):
-        raise ValueError(
-            "attention_mask: its low numbers may hide keys or be a bias; write -inf where a key is hidden"
-        )
-
-
-def real_queries(
-    allowed: Bool[Tensor, "#batch #head query key"],
-) -> Bool[Tensor, "#batch #head query"]:
-    """Return which queries are tokens: those that may look at themselves.
-
-    A padded query has its own key masked, whatever else its row holds.
-    """
-    queries, keys = allowed.shape[-2:]
-    rows = torch.arange(queries, device=allowed.device)
-    # not a diagonal, which the TorchScript exporter of ONNX knows of numbers alone
-    return allowed[..., rows, rows + keys - queries]
 
 
 def blind_queries(

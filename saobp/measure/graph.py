@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saobp.equations.checks import check_shape, check_whole, quoted
+from saobp.equations.masks import check_tokens
 
 try:
     import igraph
@@ -173,13 +174,8 @@ def _choose(tokens: int, nodes: int, mask: Tensor | None, seed: int | None) -> T
         check_whole("seed", seed, 0)
         if seed >= 2**63:
             raise ValueError(f"seed must fit 64 bits; got {seed}")
-    if mask is not None and (
-        not isinstance(mask, Tensor) or mask.shape != (tokens,) or mask.dtype != torch.bool
-    ):
-        kind = (
-            f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
-        )
-        raise ValueError(f"mask must be a boolean tensor of shape ({tokens},), got {kind}")
+    if mask is not None:
+        check_tokens(mask, tokens)
     real = torch.arange(tokens) if mask is None else mask.nonzero().squeeze(-1)
     if seed is None:
         return real[:nodes]

@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saobp.fused.scores import HIDES, allowed_pairs
+from saobp.equations.masks import HIDES
+from saobp.fused.scores import allowed_pairs
 from saobp.measure.statistics import BY_ROWS, AttentionStatistics, attention_statistics
 from saobp.models.supported import NAME, is_causal_module, self_attention_modules
 

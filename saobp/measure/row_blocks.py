@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from saobp.equations.masks import HIDES
 from saobp.equations.messages import log_messages
-from saobp.fused.scores import HIDES
 from saobp.fused.tiled.heads import BLOCKED
 from saobp.fused.tiled.products import RANGE
 from saobp.fused.tiled.tiles import buffer, queries_per_tile, scratch_for

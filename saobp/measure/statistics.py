@@ -18,10 +18,11 @@ from torch import Tensor
 
 from saobp.equations import checks
 from saobp.equations.checks import check_whole, quoted
+from saobp.equations.masks import HIDES, check_mask, check_pairs_of
 from saobp.equations.messages import SATURATION, signed_strength
 from saobp.equations.sparing import RULES, Spare, by_key, check_spare, check_spared_shape
 from saobp.fused.attention import check_inputs
-from saobp.fused.scores import HIDES, allowed_pairs, senders
+from saobp.fused.scores import allowed_pairs, senders
 from saobp.fused.tiled.tiles import heads_per_tile
 from saobp.fused.workers import side_by_side
 from saobp.measure.gtd_and_entropy import check_paths
@@ -224,30 +225,15 @@ def real_and_pairs(
     if mask is None:
         return None, None
     if not isinstance(mask, Tensor) or mask.ndim != 4:
-        checks.check_mask(mask, torch.empty(batch, heads, length, length, device="meta"))
+        check_mask(mask, torch.empty(batch, heads, length, length, device="meta"))
         return mask.to(query.device).expand(batch, length), None
-    check_pairs(mask, query)
+    check_pairs_of(mask, query)
     mask = mask.to(query.device)
     looks = mask[:, :, 0] if mask.shape[2] == 1 else mask.diagonal(0, -2, -1)
     looks = looks if mask.dtype == torch.bool else looks > HIDES
     real = looks.any(1).expand(batch, length)
     only_padding = mask.dtype == torch.bool and mask.shape[1] == mask.shape[2] == 1
     return real, None if only_padding else mask
-
-
-def check_pairs(mask: Tensor, query: Tensor) -> None:
-    """Refuse a mask of pairs of another shape, or that is neither boolean nor added to scores."""
-    batch, heads, length, _ = query.shape
-    fits = all(size in (1, full) for size, full in zip(mask.shape, (batch, heads, length)))
-    if not fits or mask.shape[-1] != length:
-        raise ValueError(
-            f"mask must have shape ({length},), ({batch}, {length}) or ({batch} or 1, {heads} or 1, "
-            f"{length} or 1, {length}); got {tuple(mask.shape)}"
-        )
-    if mask.dtype != torch.bool and not mask.is_floating_point():
-        raise ValueError(f"mask must be boolean or added to the scores; got {mask.dtype}")
-    if mask.is_floating_point() and bool((mask.isnan() | mask.isposinf()).any()):
-        raise ValueError("mask: holds NaN or +inf; add 0 where a query may look and -inf elsewhere")
 
 
 def strengths(

@@ -24,7 +24,8 @@ from transformers.cache_utils import (
     EncoderDecoderCache,
 )
 
-from saobp.fused.scores import real_queries, senders, up_to_themselves
+from saobp.equations.masks import real_queries
+from saobp.fused.scores import senders, up_to_themselves
 
 TILE = 128
 """Rows that are refined at a time, and the least distance between two marks."""

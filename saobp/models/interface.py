@@ -21,7 +21,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils.output_capturing import CompileableContextVar, _active_collector
 
 from saobp.equations.checks import values_hidden
-from saobp.fused.scores import check_pairs, in_quick_type, remembered
+from saobp.equations.masks import check_pairs, refuse_mask, refuse_padding
+from saobp.fused.scores import in_quick_type, remembered
 from saobp.models.cache import RefinedLayer, adopt
 from saobp.models.keywords import refuse_keywords
 from saobp.models.refined_attention import (
@@ -172,20 +173,6 @@ def refuse_unrefined(config: Any) -> None:
         )
 
 
-def refuse_padding(mask: Tensor | None, keys: int) -> None:
-    """Raise ValueError unless a mask of tokens says of each key whether it is one."""
-    # transformers would take it for a padding mask all the same
-    if mask is not None and mask.ndim != 2:
-        wrong = f"shape {tuple(mask.shape)}"
-    # some decoders flatten (batch, query, key) to (batch, key)
-    elif mask is not None and mask.shape[-1] > keys:
-        wrong = f"{mask.shape[-1]} entries a sequence for {keys} keys"
-    else:
-        return
-    form = "give (batch, key) for padding, or (batch, head or 1, query, key) for pairs"
-    raise ValueError(f"attention_mask: has {wrong}; {form}")
-
-
 def refuse_bias(module: nn.Module, bias: Tensor | None, query: Tensor, key: Tensor) -> None:
     """Raise ValueError unless a relative bias broadcasts to the scores."""
     if bias is None:
@@ -229,32 +216,6 @@ def refuse_keys(module: nn.Module, queries: int, keys: int) -> None:
         f"model: {type(module).__name__} reads other tokens than its own ({keys} keys for {queries} "
         "queries) and cannot be refined; give saobp.apply the parts of the model without it"
     )
-
-
-def refuse_mask(module: nn.Module, mask: Any, query: Tensor, key: Tensor) -> None:
-    """Raise ValueError unless a mask says of each query and key whether one may look at the
-    other.
-    """
-    if mask is None:
-        return
-    name, (batch, heads, queries), keys = type(module).__name__, query.shape[:3], key.shape[2]
-    shape = tuple(mask.shape) if isinstance(mask, Tensor) else None
-    if shape is None or len(shape) != 4:
-        said = type(mask).__name__ if shape is None else f"a mask of shape {shape}"
-        raise ValueError(
-            f"attention_mask: {name} was handed {said}; saobp needs (batch, head or 1, query, key)"
-        )
-    if mask.dtype != torch.bool and not mask.is_floating_point():
-        raise ValueError(
-            f"attention_mask: {name} was handed {mask.dtype} in four dimensions; "
-            "make it boolean (True: may look) or add 0 and -inf"
-        )
-    fits = [size in (1, full) for size, full in zip(shape, (batch, heads, queries))]
-    if not all(fits) or shape[3] != keys:
-        raise ValueError(
-            f"attention_mask: {name} was handed shape {shape}; "
-            f"it must broadcast to (batch {batch}, heads {heads}, queries {queries}) and have {keys} keys"
-        )
 
 
 def wants_weights(refinement: nn.Module | None, kwargs: dict[str, Any]) -> bool:

@@ -24,7 +24,7 @@ from transformers import CLIPTextConfig, CLIPTextModel, DynamicCache
 from transformers.masking_utils import create_masks_for_generate
 
 import saobp
-from saobp.fused.scores import check_values, shown_by
+from saobp.equations.masks import check_values, shown_by
 from saobp.measure.inspection import maps
 from saobp.models.apply import raw_attentions
 from saobp.models.interface import in_type
