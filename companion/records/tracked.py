@@ -35,8 +35,8 @@ def repeated_scores() -> pd.DataFrame:
 
 @cache
 def repeats() -> pd.DataFrame:
-    """Return runs that were run twice from one seed: held-out loss (nats; of `cost` the ratio) of
-    both.
+    """Return runs that were run twice from one seed: of both the held-out loss (nats), of
+    `cost` the ratio, of `learning` the steps to two hops.
 
     `run` names it for readers; `RERUN`, texts that are empty where they do not apply, find it in
     its record.

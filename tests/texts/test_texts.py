@@ -14,6 +14,7 @@ from companion.records import tracked
 from companion.results import table
 from companion.setup import labels, paths
 from companion.statistics import Estimate
+from companion.statistics.time_to_learn import first_step
 from companion.tables import captions, cells
 from companion.texts import fill
 from saobp.equations import factors
@@ -308,6 +309,10 @@ def ends(record):
     elif stage == "beyond":
         for run in metrics["strengths"]:
             yield f"strength {run['strength']}, seed {run['seed']}", run["curve"][-1]["loss"]
+    elif stage == "learning":
+        steps = [point["step"] for point in metrics["curve"]]
+        right = [point["accuracy"]["2"] for point in metrics["curve"]]
+        yield f"{name}, two hops", first_step(steps, right, 0.9)
     elif stage == "retrofit-untrained":
         arms = metrics.get("similarity", ())
         yield from (
