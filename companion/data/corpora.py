@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from companion.data.documents import Mixture
-from companion.data.sources import DataError, Source
+from companion.data.sources import UNPACKED_AT_MOST, DataError, Source
 from companion.data.splits import Absent
 from companion.data.tokenizers import tokenizer_fingerprint
 from companion.records.schema import Data, Split
@@ -36,8 +36,6 @@ PARTS = ("train", "validation")
 NOBODY = {"uid": 0, "gid": 0, "mtime": 0, "uname": "", "gname": "", "deep": False}
 # how the system says that a disk or a quota is
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# times its size that a token file unpacks to: tokens take three to ten
-MOST = 100
 # of the token file; another number makes old files be built again
 FORMAT = 3
 
@@ -276,7 +274,7 @@ def _extract(archive: tarfile.TarFile, folder: Path, most: int) -> None:
             raise tarfile.TarError(f"'{entry.name}' leads elsewhere")
         size += entry.size
         if size > most:
-            raise tarfile.TarError(f"it unpacks to over {MOST} times its size")
+            raise tarfile.TarError(f"it unpacks to over {UNPACKED_AT_MOST} times its size")
         if entry.isdir():
             place.mkdir(parents=True, exist_ok=True)
             continue
@@ -296,7 +294,7 @@ def read_file(file: Path) -> tuple[PreTrainedTokenizerBase, Blocks, Blocks, dict
     def unpack(folder: Path) -> None:
         try:
             with tarfile.open(file, "r:bz2") as archive:
-                _extract(archive, folder, MOST * file.stat().st_size)
+                _extract(archive, folder, UNPACKED_AT_MOST * file.stat().st_size)
         except (tarfile.TarError, EOFError, OSError) as error:
             if getattr(error, "errno", None) in FULL:
                 raise

@@ -27,8 +27,10 @@ from companion.setup import paths, typed_by_hand
 from companion.setup.tasks_and_metrics import HUB_ROWS
 
 REMEDY = "set SAOBP_DATA to 'hub', 'synthetic' or a folder laid out like the hub"
-# times the size of its files, and in any case bytes, that a split may take in memory
-MOST, LEAST = 100, 2 * 10**9
+# times its size that a file may unpack to; tokens take three to ten
+UNPACKED_AT_MOST = 100
+# bytes that a split may take in memory in any case
+UNPACKED_AT_LEAST = 2 * 10**9
 UNREADABLE = "what it says of its columns cannot be read"
 MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])
 
@@ -198,7 +200,7 @@ class FolderSource(Source):
         of their size can mean: a small one may repeat a value for ever.
         """
         files = self._split(dataset, config, split)[0]
-        most = max(LEAST, MOST * sum(file.stat().st_size for file in files))
+        most = max(UNPACKED_AT_LEAST, UNPACKED_AT_MOST * sum(file.stat().st_size for file in files))
         scan, batches, size = self._scan(dataset, config, split), [], 0
         for batch in scan.to_batches(batch_size=1024, batch_readahead=1, fragment_readahead=0):
             size += batch.nbytes

@@ -101,7 +101,7 @@ def run(
     """Execute `notebook` into `output`, whole or as `<output>.failed.ipynb`, and return the one
     record that it wrote.
 
-    `own`: without the cells tagged `once`, which show the same in every run, unless it has the
+    `changed`: without the cells tagged `once`, which show the same in every run, unless it has the
         notebook's defaults.
     Raises ValueError for a wrong command, NotebookFailed for a failing cell or a missing record.
     """

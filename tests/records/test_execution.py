@@ -283,6 +283,6 @@ def test_what_every_run_shows_is_left_to_that_of_the_defaults_and_all_need_a_rec
     nbformat.write(node, path)
     for own, there in ((True, seen), (False, True)):
         with pytest.raises(NotebookFailed, match="99-try.ipynb wrote no record"):
-            execution.run(path, output, given, own=own)
+            execution.run(path, output, given, changed=own)
         assert ("the same" in output.read_text()) == there
         output.unlink()

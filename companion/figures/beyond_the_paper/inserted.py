@@ -15,15 +15,11 @@ from companion.setup import labels
 # points down to which the axis goes; what falls further is named with its value
 LEAST = -3.0
 POINTS = "Similarity − plain (points)"
-POINTS = "Similarity − plain (points)"
-POINTS = "Similarity − plain (points)"
 MEASURES = {
     "largest_column_share": "Largest column (share of mass)",
     "entropy": "Entropy (nats)",
     "gtd": "GTD",
 }
-COLUMNS = ["of", "factor", "strength", "layer", "value", "low", "high", "n"]
-COLUMNS = ["of", "factor", "strength", "layer", "value", "low", "high", "n"]
 COLUMNS = ["of", "factor", "strength", "layer", "value", "low", "high", "n"]
 HIGH = style.LOOKS["high"].colour
 # whose matrix and which, and how its line is drawn and called
