@@ -166,12 +166,12 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused_early(tmp_path, monke
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), ["x" * 10**4])
     pq.write_table(pa.table({"text": text}), file)
     assert file.stat().st_size < 10**5
-    monkeypatch.setattr(sources, "LEAST", 5 * 10**7)
+    monkeypatch.setattr(sources, "UNPACKED_AT_LEAST", 5 * 10**7)
     before = pa.total_allocated_bytes()
     said = "train.parquet: its split unpacks to over 50 MB; copy it again"
     refused(said, FolderSource(tmp_path).load, "owner/set", None, "train")
     assert pa.total_allocated_bytes() - before < 2 * 10**8
-    monkeypatch.setattr(sources, "LEAST", 2 * 10**9)
+    monkeypatch.setattr(sources, "UNPACKED_AT_LEAST", 2 * 10**9)
     assert len(FolderSource(tmp_path).load("owner/set", None, "train[:3]")) == 3
 
 
