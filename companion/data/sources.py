@@ -201,15 +201,17 @@ class FolderSource(Source):
         """
         files = self._split(dataset, config, split)[0]
         most = max(UNPACKED_AT_LEAST, UNPACKED_AT_MOST * sum(file.stat().st_size for file in files))
-        scan, batches, size = self._scan(dataset, config, split), [], 0
-        for batch in scan.to_batches(batch_size=1024, batch_readahead=1, fragment_readahead=0):
-            size += batch.nbytes
-            if size > most:
-                raise DataError(
-                    f"{files[0]}: its split unpacks to over {most / 1e6:.0f} MB; copy it again"
-                )
-            batches.append(batch)
-        return pa.Table.from_batches(batches, scan.schema)
+        size = 0
+        for file in files:
+            with _reading(file):
+                # a scan would unpack a whole group of rows before its first batch
+                for batch in pq.ParquetFile(file).iter_batches(batch_size=64):
+                    size += sum(_unpacked(column).nbytes for column in batch.columns)
+                    if size > most:
+                        raise DataError(
+                            f"{files[0]}: its split unpacks to over {most / 1e6:.0f} MB; copy it again"
+                        )
+        return self._scan(dataset, config, split).to_table()
 
     def _classes(
         self, dataset: str, config: str | None, split: str
@@ -380,6 +382,11 @@ def _simple(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_simple(field.type)) for field in kind])
     return kind
+
+
+def _unpacked(column: pa.Array) -> pa.Array:
+    """Return a column with each value written out."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 @contextmanager

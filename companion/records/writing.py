@@ -142,7 +142,15 @@ def commit() -> str:
     try:
         if Path(_git(top, "rev-parse", "--show-toplevel")).resolve() != top:
             return stated
-        changed = _git(top, "status", "--porcelain", "--untracked-files=normal", "--", *READ)
+        status = _git(
+            top, "status", "--porcelain", "--untracked-files=all", "--ignored", "--", *READ
+        )
+        # of what git ignores, a module is read by a run
+        changed = [
+            line
+            for line in status.splitlines()
+            if not line.startswith("!!") or line.endswith(".py")
+        ]
         number = _git(top, "rev-parse", "--short=12", "HEAD")
     except (OSError, subprocess.CalledProcessError):
         return stated

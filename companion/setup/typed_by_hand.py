@@ -20,6 +20,8 @@ from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEv
 KINDS = {kind.__name__: kind for kind in (int, float, bool, str)}
 # in one file
 ALIASES = 100
+# lists and mappings within one another
+DEEPEST = 50
 # what pydantic calls a key that is not known
 UNKNOWN = "extra_forbidden"
 
@@ -76,6 +78,9 @@ def _refuse_to_fill_the_memory(text: str) -> None:
     for event in YAML(typ="safe", pure=True).parse(text):
         if isinstance(event, CollectionStartEvent):
             anchors.append(event.anchor)
+            if len(anchors) > DEEPEST:
+                line = event.start_mark.line + 1
+                raise ValueError(f"too many brackets in brackets, line {line}")
         elif isinstance(event, CollectionEndEvent):
             anchors.pop()
         elif isinstance(event, AliasEvent):

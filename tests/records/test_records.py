@@ -125,6 +125,17 @@ def test_parts_of_the_package_from_two_places_have_no_commit(tmp_path, imported_
     assert records.commit.__wrapped__() == "unknown"
 
 
+def test_a_module_that_git_ignores_marks_the_commit_and_what_python_caches_does_not(
+    tmp_path, imported_from
+):
+    commit = committed(tmp_path)
+    paths.write_text(tmp_path / ".git" / "info" / "exclude", "extra.py\n__pycache__/\n")
+    paths.write_text(tmp_path / "saobp" / "__pycache__" / "file.pyc", "cached")
+    assert imported_from(tmp_path) == commit
+    paths.write_text(tmp_path / "saobp" / "extra.py", "x = 1")
+    assert imported_from(tmp_path) == f"{commit}+"
+
+
 @pytest.mark.parametrize(
     "name",
     ["saobp/file", "companion/records/file", "notebooks/studies/file", "data/published/file"]
