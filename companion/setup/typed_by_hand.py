@@ -66,8 +66,6 @@ def parse(text: str) -> Any:
         place = f", line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise ValueError(f"{problem.partition(' with value')[0]}{place}") from None
-    except RecursionError:
-        raise ValueError("too many brackets in brackets, line 1") from None
 
 
 def _refuse_to_fill_the_memory(text: str) -> None:
