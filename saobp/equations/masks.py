@@ -12,19 +12,10 @@ from torch import Tensor, nn
 
 from saobp.equations.checks import values_hidden
 
-HIDES = -1000.0
-"""Additive masks hide a pair at this number and below: -inf, a type's lowest number, -1e4 and -1e9
-are all in use,
-and e^-1000 is 0 in float64."""
-
-STEP = 30.0
-"""A fill such as -100 hides too, if it lies this far below everything else in its row: e^-30 is
-1e-13.
-"""
-
-SLOPE = 5.0
-"""A bias falls off by at most this much from one entry to the next lower one; ALiBi's steepest head
-by 1.
+HIDES = -5000.0
+"""An additive mask hides a pair at this number and below, as all that is in use for hiding does: -inf,
+the lowest number of any type, also cast to another, -1e9 and -1e4, also rounded to bfloat16 or beside a
+bias. What lies above is a bias, however low.
 """
 
 
@@ -115,31 +106,13 @@ def check_pairs_of(mask: Tensor, query: Tensor) -> None:
 def shown_by(
     mask: Float[Tensor, "#batch #head #query key"],
 ) -> Bool[Tensor, "#batch #head #query key"]:
-    """Return True where an additive mask shows a key: hidden are `HIDES` and below, fills, and rows
-    of one fill.
+    """Return True where an additive mask shows a key; `HIDES` and below hide it.
 
-    A fill lies far below in every row that has low entries; else they are scores, such as a model
-    adds to its own, and hide nothing.
+    Everything else is a bias and counts as it stands: a query whose number is -100 may still look,
+    sends and receives messages, and a row of that number alone is plain attention. Who means to hide
+    writes -inf, or a boolean mask.
     """
-    low, gap = low_entries(mask)
-    fill = low & (gap >= STEP).all()
-    filled = (mask.amax(-1, keepdim=True) <= -STEP) & (
-        mask.amax(-1, keepdim=True) == mask.amin(-1, keepdim=True)
-    )
-    return (mask > HIDES) & ~fill & ~filled
-
-
-def low_entries(
-    mask: Tensor,
-) -> tuple[Bool[Tensor, "#batch #head #query key"], Float[Tensor, "#batch #head #query 1"]]:
-    """Return which finite entries lie `STEP` below their row's highest, and how far they lie below
-    the others.
-    """
-    mask = mask.to(torch.promote_types(mask.dtype, torch.float32))
-    near = mask > mask.amax(-1, keepdim=True) - STEP
-    low = ~near & (mask > HIDES)
-    others = mask.masked_fill(~near, float("inf")).amin(-1, keepdim=True)
-    return low, others - mask.masked_fill(~low, float("-inf")).amax(-1, keepdim=True)
+    return mask > HIDES
 
 
 def check_pairs(mask: Tensor) -> None:
@@ -161,19 +134,10 @@ def check_pairs(mask: Tensor) -> None:
 
 
 def check_values(mask: Tensor) -> None:
-    """Refuse an additive mask with NaN or +inf, or whose low entries may be a fill or a bias, with
-    a ValueError.
-    """
+    """Refuse an additive mask with NaN or +inf with a ValueError."""
     if bool((mask.isnan() | mask.isposinf()).any()):
         raise ValueError(
             "attention_mask: holds NaN or +inf; add 0 where a query may look and -inf where it may not"
-        )
-    low, gap = low_entries(mask)
-    rows = low.any(-1, keepdim=True)
-    fill, bias = rows & (gap >= STEP), rows & (gap <= SLOPE)
-    if bool((rows & ~fill & ~bias).any()) or bool(fill.any() and bias.any()):
-        raise ValueError(
-            "attention_mask: its low numbers may hide keys or be a bias; write -inf where a key is hidden"
         )
 
 

@@ -1,9 +1,9 @@
 """From query, key and a mask to plain probabilities, and to which pairs of tokens are real.
 
-A mask is what transformers hands over: None, boolean (True = may look) or additive (`shown_by`: 0 =
-may look, what is far below = may not, what falls off gradually is a bias), (batch or 1, head or 1,
-query or 1, key). With a cache the queries are the last of the keys. A query that may look at nothing,
-as padding before the first token of a decoder, attends to nothing: its probabilities are 0.
+A mask is what transformers hands over: None, boolean (True = may look) or additive (`shown_by`: -5000
+and below = may not look, all else is a bias), (batch or 1, head or 1, query or 1, key). With a cache
+the queries are the last of the keys. A query that may look at nothing, as padding before the first
+token of a decoder, attends to nothing: its probabilities are 0.
 """
 
 from collections.abc import Callable

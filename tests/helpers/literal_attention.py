@@ -16,7 +16,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 NAME = "literal"
 
-HIDDEN = -1000.0
+HIDDEN = -5000.0
 """An additive mask hides a key at this number and below."""
 
 

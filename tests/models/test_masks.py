@@ -2,11 +2,14 @@
 refused in one line.
 """
 
+import itertools
+
 import pytest
 import torch
 from families import (
     CACHE,
     CLOSE,
+    QUERY_AND_KEY,
     SIZES,
     TOKENS,
     build,
@@ -24,7 +27,7 @@ from transformers import CLIPTextConfig, CLIPTextModel, DynamicCache
 from transformers.masking_utils import create_masks_for_generate
 
 import saobp
-from saobp.equations.masks import check_values, shown_by
+from saobp.equations.masks import shown_by
 from saobp.measure.inspection import maps
 from saobp.models.apply import raw_attentions
 from saobp.models.interface import in_type
@@ -94,10 +97,10 @@ def added(lowest: float, dtype: torch.dtype = torch.float32):
 
 
 LOWEST = {
-    torch.float32: [float("-inf"), -1e4, -1e9, -100.0, -50.0, -999.0],
-    torch.float64: [torch.finfo(torch.float64).min],
+    torch.float32: [float("-inf"), -1e4, -1e9, torch.finfo(torch.float16).min],
+    torch.float64: [torch.finfo(torch.float64).min, torch.finfo(torch.float32).min],
     torch.float16: [torch.finfo(torch.float16).min, -1e4],
-    torch.bfloat16: [torch.finfo(torch.bfloat16).min, -1e4, -100.0],
+    torch.bfloat16: [torch.finfo(torch.bfloat16).min, -1e4],
 }
 FORMS = {"boolean": Tensor.clone, "lowest": added(torch.finfo(torch.float32).min)}
 FORMS |= {
@@ -233,9 +236,78 @@ def test_a_bias_that_falls_off_gradually_hides_nothing_however_low(slope, hidden
     distance = torch.arange(70)[:, None] - torch.arange(70.0)
     for bias in (-slope * distance.abs(), -slope * (69 - torch.arange(70.0)).expand(70, -1)):
         mask = bias.masked_fill(distance < 0, hidden)[None, None]
-        check_values(mask)
         assert torch.equal(shown_by(mask)[0, 0], distance >= 0)
         assert shown_by(bias[None, None]).all()
+
+
+LOW = {
+    "one number": lambda low: torch.where(DISTANCE > 2, low, 0.0),
+    "one key": lambda low: torch.where(torch.arange(LENGTH) == 3, low, 0.0).expand(LENGTH, -1),
+    "whole rows": lambda low: (
+        torch.where(torch.arange(LENGTH) < 3, low, 0.0)[:, None] + 0 * DISTANCE
+    ),
+    "beside another": lambda low: low * (DISTANCE > 3) + low / 2 * (DISTANCE < -1),
+}
+"""Biases by the pairs that they lower."""
+NUMBERS = [-29.0, -31.0, -40.0, -100.0, -999.0, -1001.0, -4000.0]
+
+
+def large_scores(family: str) -> nn.Module:
+    """Build a model whose scores are so large that a key with a low number is still looked at."""
+    model = build(family).double()
+    for name, parameter in model.named_parameters():
+        if name.endswith(QUERY_AND_KEY):
+            parameter.data *= 3
+    return model
+
+
+def biased(family: str, pairs: str, low: float) -> Tensor:
+    """Return a mask that adds a low number to some pairs, and hides the future from a decoder."""
+    mask = LOW[pairs](low)[None, None].double()
+    return mask.masked_fill(~EARLIER, float("-inf")) if family == "llama" else mask
+
+
+@pytest.mark.parametrize("low", NUMBERS)
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_a_low_number_that_hides_nothing_is_a_bias_on_every_path(family, low):
+    model, ids = saobp.apply(large_scores(family), "high", 0.5), tokens(2, LENGTH)
+    oracle = literal(large_scores(family), refined_names(model), 0.5)
+    calls = [{"use_cache": False}, {"use_cache": False, "output_attentions": True}, {}]
+    for pairs in LOW:
+        mask = biased(family, pairs, low)
+        expected = oracle(ids, attention_mask=mask, use_cache=False).logits
+        for grad, call in itertools.product((False, True), calls):
+            with torch.set_grad_enabled(grad):
+                found = model(ids, attention_mask=mask.clone(), **call).logits
+            torch.testing.assert_close(found, expected, atol=1e-8, rtol=1e-8, msg=pairs)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_a_low_number_that_hides_nothing_is_a_bias_compiled(family):
+    model, ids = saobp.apply(large_scores(family), "high", 0.5), tokens(2, LENGTH)
+    oracle = literal(large_scores(family), refined_names(model), 0.5)
+    mask = biased(family, "whole rows", -40.0)
+    torch.compiler.reset()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        logits = [
+            one(ids, attention_mask=mask, use_cache=False).logits for one in (compiled, oracle)
+        ]
+    torch.testing.assert_close(*logits, atol=1e-8, rtol=1e-8)
+
+
+@pytest.mark.parametrize("shown", ["causal, padded on the left", "prefix, padded on the right"])
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_what_masks_are_filled_with_hides_as_minus_infinity_does(family, shown):
+    model, ids, real = saobp.apply(build(family), "high", 0.5), tokens(2, LENGTH), SHOWN[shown]
+    own = real.diagonal(dim1=-2, dim2=-1)[:, 0]
+    found = []
+    for fill in (float("-inf"), torch.finfo(torch.float32).min, -1e4, -1e9, -65504.0):
+        mask = added(fill)(real)
+        with torch.no_grad():
+            found.append(model(ids, attention_mask=mask, use_cache=False).logits[own])
+    for logits in found[1:]:
+        torch.testing.assert_close(logits, found[0], atol=0, rtol=0)
 
 
 def test_masks_made_beforehand_also_by_kind_of_layer_are_refined_as_the_model_makes_them():
@@ -312,14 +384,6 @@ REFUSED = {
     "infinity": (
         torch.zeros(2, 1, LENGTH, LENGTH).masked_fill(~EARLIER, float("inf")),
         "holds NaN or .inf",
-    ),
-    "a fill that may be a bias": (
-        (-40.0 * (DISTANCE < 0) - 20.0 * (DISTANCE > 3))[None, None],
-        "write -inf",
-    ),
-    "a bias that reaches a fill": (
-        (-100.0 * (DISTANCE < 0) - 5.0 * DISTANCE.clamp(min=0))[None, None],
-        "write -inf",
     ),
     "earlier tokens without oneself": (
         EARLIER.tril(-1).expand(2, 1, -1, -1).clone(),
