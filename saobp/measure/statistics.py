@@ -131,7 +131,7 @@ def attention_statistics(
             attention).
         mask: Real tokens, (L,) or (batch, L) boolean; or which pairs may look at each other, (batch
             or 1, heads or 1, L or 1, L): boolean, True where a query may look, or added to the
-            scores, hiding at -1000 and below. In this form a token that may not look at itself
+            scores, hiding at -5000 and below. In this form a token that may not look at itself
             counts as padding. Padding neither gives nor receives; what is padded may hold anything.
         is_causal: Queries see no later key.
         window: A query sees keys less than `window` tokens away.

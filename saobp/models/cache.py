@@ -347,7 +347,8 @@ def adopt(cache: Cache, index: int, options: Any) -> RefinedLayer | None:
         # of a layer that shares another's keys
         if type(layer) is not DummyLayer and layer.get_seq_length():
             raise ValueError(
-                "past_key_values: the cache was filled without refinement; start a new one"
+                "past_key_values: the cache was filled without refinement (by another model, or a "
+                "prefix), so that its rows sent no messages; start a new one"
             )
         layer = cache.layers[index] = RefinedLayer()
     if layer.options not in (None, options):

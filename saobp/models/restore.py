@@ -205,6 +205,6 @@ def saving(save_pretrained: Callable) -> Callable:
 PATCHES = {
     "transformers.modeling_utils": patch,
     "peft.tuners.tuners_utils": adapters.patch_injecting,
-    "peft.peft_model": adapters.patch_saving,
+    "peft.peft_model": adapters.patch_model,
 }
 """What is done to a module of others once it is imported."""

@@ -156,7 +156,9 @@ PATCHED = """if True:
     (tuners / "tuners_utils.py").write_text("class BaseTuner:\\n def inject_adapter(self): pass")
     (tuners / "__init__.py").touch()
     (tuners.parent / "__init__.py").touch()
-    (tuners.parent / "peft_model.py").write_text("class PeftModel:\\n def save_pretrained(self): pass")
+    (tuners.parent / "peft_model.py").write_text(
+        "class PeftModel:\\n def save_pretrained(self): pass\\n def add_adapter(self): pass"
+    )
     sys.path.insert(0, "")
     {first}
     {then}
@@ -174,14 +176,18 @@ def test_peft_is_patched_whichever_is_imported_first(order, tmp_path):
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path, timeout=120)
 
 
+PATCHED_METHODS = {"save_pretrained": print, "add_adapter": print, "__init__": print}
+
+
 def test_nothing_is_patched_twice():
     tuners_utils = SimpleNamespace(BaseTuner=type("Tuner", (), {"inject_adapter": inject}))
-    peft_model = SimpleNamespace(PeftModel=type("Model", (), {"save_pretrained": print}))
+    peft_model = SimpleNamespace(PeftModel=type("Model", (), PATCHED_METHODS))
     for _ in range(2):
         restore.PATCHES["peft.tuners.tuners_utils"](tuners_utils)
         restore.PATCHES["peft.peft_model"](peft_model)
     assert tuners_utils.BaseTuner.inject_adapter.__wrapped__ is inject
-    assert peft_model.PeftModel.save_pretrained.__wrapped__ is print
+    for method in PATCHED_METHODS:
+        assert getattr(peft_model.PeftModel, method).__wrapped__ is print
 
 
 def lora(**options):
@@ -288,3 +294,105 @@ def test_an_adapter_that_comes_before_the_refinement_is_told_of_when_it_is_saved
     with pytest.warns(UserWarning, match=f"the learned strengths; {BEFORE_MAKING}") as caught:
         model.save_pretrained(tmp_path)
     assert len(caught) == 1
+
+
+def prompt():
+    """Return a config of prompts that are learned before the input."""
+    from peft import PromptTuningConfig
+
+    return PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM")
+
+
+def encoded_prompt():
+    """Return a config of prompts that a network makes."""
+    from peft import PromptEncoderConfig
+
+    return PromptEncoderConfig(num_virtual_tokens=3, task_type="CAUSAL_LM", encoder_hidden_size=16)
+
+
+def adaption():
+    """Return a config of prompts inside the attention."""
+    from peft import AdaptionPromptConfig
+
+    return AdaptionPromptConfig(adapter_len=3, adapter_layers=2, task_type="CAUSAL_LM")
+
+
+def prefix():
+    """Return a config of keys and values before those of the input."""
+    from peft import PrefixTuningConfig
+
+    return PrefixTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM")
+
+
+@NEEDS_PEFT
+@QUIET
+@pytest.mark.parametrize("learn", [None, "head"])
+@pytest.mark.parametrize("kind", [prompt, encoded_prompt], ids=["prompt", "p-tuning"])
+def test_prompts_train_and_save_learned_strengths_and_come_back_as_the_warning_says(
+    kind, learn, tmp_path
+):
+    from peft import PeftModel, get_peft_model
+
+    model = get_peft_model(saobp.apply(build("llama"), "high", 0.5, learn=learn), kind())
+    assert len(strengths(model)) == (2 if learn else 0)
+    mask = torch.ones_like(tokens())
+    model(tokens(), attention_mask=mask, labels=tokens()).loss.backward()
+    assert all(model.get_parameter(name).grad.abs().min() > 0 for name in strengths(model))
+    changed(model)
+    for folder in (tmp_path / "once", tmp_path / "again"):
+        with pytest.warns(UserWarning, match=f"{WORDS} the refinement; ") as caught:
+            model.save_pretrained(folder)
+        assert len(caught) == 1
+        again = saobp.apply(build("llama"), "high", 0.5, learn=learn)
+        again = PeftModel.from_pretrained(again, folder)
+        with torch.no_grad():
+            logits = [one.eval()(tokens(), attention_mask=mask).logits for one in (again, model)]
+        torch.testing.assert_close(*logits, atol=1e-4, rtol=1e-4)
+        model = again
+
+
+@NEEDS_PEFT
+@QUIET
+def test_an_adapter_that_can_keep_no_strengths_says_so_when_it_is_made_and_saved(tmp_path):
+    from peft import PeftModel, get_peft_model
+
+    refined = saobp.apply(build("llama"), "high", 0.5, learn="head")
+    changed(refined)
+    with pytest.warns(UserWarning, match="ADAPTION_PROMPT freezes the learned strengths of Llama"):
+        model = get_peft_model(refined, adaption())
+    advice = "the learned strengths; save the refined base, load it from there"
+    with pytest.warns(UserWarning, match=advice):
+        model.save_pretrained(tmp_path / "lost")
+    # as it advises
+    kept = saobp.apply(build("llama"), "high", 0.5, learn="head")
+    changed(kept)
+    kept.save_pretrained(tmp_path / "base")
+    base = hf.AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+    with pytest.warns(UserWarning, match="ADAPTION_PROMPT freezes"):
+        model = get_peft_model(base, adaption())
+    changed(model)
+    # warnings are errors here
+    model.save_pretrained(tmp_path / "adapter")
+    base = hf.AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+    same(PeftModel.from_pretrained(base, tmp_path / "adapter"), model)
+
+
+@NEEDS_PEFT
+@QUIET
+def test_keys_without_queries_are_refused_when_they_are_made_and_by_factor_none_they_are_not():
+    from peft import get_peft_model
+
+    model = saobp.apply(build("llama"), "high", 0.5, learn="head")
+    with pytest.raises(
+        ValueError, match="PREFIX_TUNING puts keys without queries .* PROMPT_TUNING"
+    ):
+        get_peft_model(model, prefix())
+    # and the base is left as it was
+    assert len(strengths(model)) == 2
+    mask = torch.ones_like(tokens())
+    plain = get_peft_model(saobp.apply(build("llama"), "none"), prefix())
+    plain(tokens(), attention_mask=mask)
+    later = get_peft_model(build("llama"), prefix())
+    saobp.apply(later, "high", 0.5)
+    with pytest.raises(ValueError, match="filled without refinement .*a prefix.* sent no messages"):
+        later(tokens(), attention_mask=mask)
