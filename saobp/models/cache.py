@@ -24,6 +24,7 @@ from transformers.cache_utils import (
     EncoderDecoderCache,
 )
 
+from saobp.equations.checks import values_hidden
 from saobp.equations.masks import real_queries
 from saobp.fused.scores import senders, up_to_themselves
 
@@ -84,6 +85,11 @@ class Rows(NamedTuple):
         return torch.zeros(self.shown.shape, dtype=self.query.dtype, device=self.query.device)
 
 
+def version_of(keys: Tensor) -> int | None:
+    """Return torch's count of changes to a tensor; None where it counts none."""
+    return None if keys.is_inference() else keys._version
+
+
 def joined(earlier: Tensor, later: Tensor) -> Tensor:
     """Put rows behind others; either may be the same for every head."""
     heads = max(earlier.shape[1], later.shape[1])
@@ -94,8 +100,12 @@ def joined(earlier: Tensor, later: Tensor) -> Tensor:
 class RefinedLayer(DynamicLayer):
     """Keys and values of one layer, and what the rows so far have said about each key.
 
-    `read` counts the rows so far; of a layer that shares another's keys, `keys` stays None. `sums`
-    holds for each round of messages the column sums (batch, head, 1, key) in nats of the rows
+    The sums belong to the keys as they were read: keys that somebody puts in their place, permutes or
+    changes in place are refused. Not noticed is what torch counts no change of: a write through `.data`
+    or numpy, or in place under `torch.inference_mode`. Values may be replaced, as in the plain model.
+
+    `read` counts the rows so far; of a layer that shares another's keys, `keys` stays None. `seen` are
+    the keys as the last call left them, and torch's count of changes to them. `sums` holds for each round of messages the column sums (batch, head, 1, key) in nats of the rows
     before `said`; `real` which of those rows are tokens; `marks` the sums as they were at earlier
     positions; `rows` the rows from the oldest mark to the end. `looked` holds the first row that
     looked at each key, or None if no row looked at a later one.
@@ -104,7 +114,41 @@ class RefinedLayer(DynamicLayer):
     def __init__(self, options: Any = None) -> None:
         super().__init__()
         self.options = options
+        self.seen: tuple[Tensor, int | None] | None = None
         self.forget()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy of the layer carries; its keys are other tensors."""
+        return vars(self) | {"seen": self.is_untouched()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over what a layer carries; keys that were changed by hand stay known as such."""
+        untouched = state.pop("seen")
+        vars(self).update(state)
+        self.seen = None
+        if untouched:
+            self.look()
+        elif self.keys is not None:
+            self.seen = (torch.empty(0), None)
+
+    def look(self) -> None:
+        """Note the keys as they are."""
+        self.seen = None
+        if self.keys is not None and not values_hidden():
+            self.seen = (self.keys, version_of(self.keys))
+
+    def is_untouched(self) -> bool:
+        """Tell whether the keys are those that the last call left, unless nobody looked."""
+        if self.seen is None or values_hidden():
+            return True
+        keys, version = self.seen
+        return keys is self.keys and version == version_of(keys)
+
+    def update(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Put new keys and values behind the others."""
+        updated = super().update(*args, **kwargs)
+        self.look()
+        return updated
 
     def forget(self) -> None:
         """Start over, before the first token."""
@@ -135,22 +179,29 @@ class RefinedLayer(DynamicLayer):
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Follow the beams."""
+        self.check_keys()
         super().reorder_cache(beam_idx)
+        self.look()
         self.change(lambda carried: carried.index_select(0, beam_idx.to(carried.device)))
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Repeat every sequence."""
+        self.check_keys()
         super().batch_repeat_interleave(repeats)
+        self.look()
         self.change(lambda carried: carried.repeat_interleave(repeats, dim=0))
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep some of the sequences."""
+        self.check_keys()
         super().batch_select_indices(indices)
+        self.look()
         self.change(lambda carried: carried[indices, ...])
 
     def reset(self) -> None:
         """Drop keys, values and all that was said."""
         super().reset()
+        self.seen = None
         self.forget()
 
     def crop(self, tokens_to_remove: int) -> None:
@@ -162,10 +213,12 @@ class RefinedLayer(DynamicLayer):
             raise ValueError(
                 f"crop: give the number of tokens to remove as a negative number; got {tokens_to_remove}"
             )
+        self.check_keys()
         end = self.read + tokens_to_remove
         if tokens_to_remove < 0 and end > 0:
             self.rewind(end)
         super().crop(tokens_to_remove)
+        self.look()
         if end <= 0:
             self.reset()
 
@@ -193,8 +246,15 @@ class RefinedLayer(DynamicLayer):
         self.read = end
 
     def check_keys(self) -> None:
-        """Raise ValueError unless the keys are those of the rows that were read."""
+        """Raise ValueError unless the keys are those of the rows that were read; takes no longer for
+        more keys.
+        """
         keys = 0 if self.keys is None else self.get_seq_length()
+        if keys == self.read and not self.is_untouched():
+            raise ValueError(
+                f"past_key_values: the {keys} keys of the cache were replaced or changed by hand, so that "
+                "they are not those whose messages it sums up; start a new cache"
+            )
         if keys == self.read or self.keys is None:
             return
         if self.read == 0:

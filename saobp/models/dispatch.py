@@ -14,6 +14,7 @@ from transformers import PretrainedConfig
 from transformers.modeling_utils import PreTrainedModel
 
 from saobp.models.interface import check_masks, keep_all_rows, remember_cache
+from saobp.models.rollback import after_pass, before_pass
 from saobp.models.supported import (
     BEFORE,
     NAME,
@@ -30,7 +31,7 @@ OURS = re.compile(rf"{NAME}(-\w+)?")
 SLICES_ROWS = "_maybe_slice_kv_shared_inputs"
 """Method of a stack that leaves out rows before layers that share the keys of others."""
 
-HOOKS = (check_masks, keep_all_rows, remember_cache)
+HOOKS = (before_pass, check_masks, keep_all_rows, remember_cache, after_pass)
 
 
 def dispatch(model: nn.Module, options: dict[str, Any]) -> None:
@@ -134,7 +135,9 @@ def register_hooks(model: nn.Module, factor: str) -> None:
         if NAME in part._modules:
             part.register_forward_pre_hook(remember_cache, with_kwargs=True)
         if factor != "none" and isinstance(part, PreTrainedModel):
+            part.register_forward_pre_hook(before_pass, with_kwargs=True)
             part.register_forward_pre_hook(check_masks, with_kwargs=True)
+            part.register_forward_hook(after_pass, with_kwargs=True, always_call=True)
         if factor != "none" and hasattr(part, SLICES_ROWS):
             part.register_forward_pre_hook(keep_all_rows, with_kwargs=True)
 
@@ -151,3 +154,7 @@ def detach(model: nn.Module) -> None:
         hooks = module._forward_pre_hooks
         for handle in [handle for handle, hook in hooks.items() if hook in HOOKS]:
             del hooks[handle], module._forward_pre_hooks_with_kwargs[handle]
+        hooks = module._forward_hooks
+        for handle in [handle for handle, hook in hooks.items() if hook in HOOKS]:
+            del hooks[handle], module._forward_hooks_with_kwargs[handle]
+            del module._forward_hooks_always_called[handle]
