@@ -146,6 +146,11 @@ def item(usual: str, others: str) -> Callable[[Callable], Callable]:
             default=Path(),
             help="folder (default: the current one)",
         ),
+        click.option(
+            "--force",
+            is_flag=True,
+            help="replace files that saobp did not write, or not as they are",
+        ),
     )
 
     return lambda command: reduce(

@@ -2,6 +2,9 @@
 paper.
 """
 
+import json
+import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +31,8 @@ from companion.statistics.estimates import FRESH
 SUMMARIES = ("10-tables", "11-figures")
 # studies with figures of their own
 OTHERS = (EXAM, FRESH_EXAM, PUBLIC_ENCODER, PUBLIC_MODELS, TUNED_EXAM)
+# in a folder, the single figures and tables that were written there, with their hashes
+WRITTEN = ".saobp.json"
 # seeds of a pair: a study that has them goes before one that has fewer
 SEVERAL = 3
 
@@ -166,8 +171,8 @@ def _others() -> list[dict[str, Any]]:
 
 
 class Wanted(NamedTuple):
-    """How a single figure or table is written: formats, folder; of a figure how wide (inches),
-    without titles, and from whose numbers.
+    """How a single figure or table is written: formats, folder, and whether over files of others; of
+    a figure how wide (inches), without titles, and from whose numbers.
     """
 
     formats: Sequence[str]
@@ -175,6 +180,7 @@ class Wanted(NamedTuple):
     width: float | None = None
     bare: bool = False
     data: Path | None = None
+    force: bool = False
 
     @property
     def form(self) -> figures.Form:
@@ -191,17 +197,63 @@ def single(
 
     Without a study the records are those that `figures/` shows, and for a figure of what that has
     no run of, those of `OTHERS`. Raises FileNotFoundError when the study has no records, ValueError
-    for what is not there.
+    for what is not there, and for a file of the same name that no such command wrote.
     """
+    if wanted.data is not None and number != "claims":
+        refuse_to_draw_over(number, wanted)
+    with tempfile.TemporaryDirectory() as apart:
+        made, studies = drawn(kind, number, study_name, wanted._replace(folder=Path(apart)))
+        return placed(made, wanted.folder, force=wanted.force), studies
+
+
+def placed(made: Sequence[Path], folder: Path, *, force: bool) -> list[Path]:
+    """Put files into a folder, in place of those that were written there before; return their paths.
+
+    Raises ValueError, before any is put there, for another file of the same name, unless by `force`.
+    """
+    written = figures.listed(folder) | noted(folder)
+    hashes = {path.name: paths.digest(path) for path in made}
+    for name, new in hashes.items():
+        old = folder / name
+        ours = old.is_file() and paths.digest(old) in (new, written.get(name))
+        if old.exists() and not ours and not force:
+            raise ValueError(
+                f"{old}: is there, and saobp did not write it as it is; choose another --out, or "
+                "--force to replace it"
+            )
+    for path in made:
+        with paths.new_file(folder / path.name) as temporary:
+            shutil.copyfile(path, temporary)
+    paths.write_text(folder / WRITTEN, json.dumps(noted(folder) | hashes, indent=1) + "\n")
+    return [folder / path.name for path in made]
+
+
+def noted(folder: Path) -> dict[str, str]:
+    """Return the single figures and tables that were written into a folder, with their hashes."""
+    try:
+        hashes = json.loads((folder / WRITTEN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return hashes if isinstance(hashes, dict) else {}
+
+
+def refuse_to_draw_over(number: int | str, wanted: Wanted) -> None:
+    """Raise ValueError if a figure would be written over the numbers that it is drawn from."""
+    for name in wanted.formats:
+        path = wanted.folder / f"{figures.stem(number)}.{name}"
+        if path.exists() and wanted.data.exists() and path.samefile(wanted.data):
+            raise ValueError(f"{path}: is the file of --data; choose another --out")
+
+
+def drawn(
+    kind: str, number: int | str, study_name: str | None, wanted: Wanted
+) -> tuple[list[Path], list[str]]:
+    """Write one figure or table, as `single`, into an empty folder."""
     if number == "claims":
         return _claims(kind, study_name, wanted), ["all that are tracked"]
     if wanted.data is not None:
         if study_name:
             raise ValueError("--data: the numbers are those of the file; leave out --study")
-        for name in wanted.formats:
-            path = wanted.folder / f"{figures.stem(number)}.{name}"
-            if path.exists() and wanted.data.exists() and path.samefile(wanted.data):
-                raise ValueError(f"{path}: is the file of --data; choose another --out")
         frame = figures.read(number, wanted.data)
         return figures.write_frame(number, frame, wanted.folder, wanted.form), []
     if study_name and study_name.endswith((".yaml", ".yml")):

@@ -36,7 +36,7 @@ TRIGGERS = ("code", "input", "mtime", "params", "software-env")
 # of a build folder, made before anything runs
 PLACES = ("records", "notebooks", "logs", "checkpoints", "work")
 # of the repository, what a rule has among its inputs
-INPUTS = ("notebooks", "data", "figures")
+INPUTS = ("notebooks", "data", "figures", "Snakefile", "companion", "saobp")
 # by which the clock of a disk in the network may be ahead, in seconds
 DRIFT = 2
 
@@ -56,26 +56,31 @@ def check_packages() -> None:
             )
 
 
-def refuse_files_of_the_future(folder: Path) -> None:
+def refuse_files_of_the_future(folder: Path, study: Path) -> None:
     """Raise ValueError, naming the first, if files that runs read are later than this machine's
     clock: whatever is made from them would be older, and removed when its run has ended.
 
-    They come from an archive, or from a clock that is ahead. `folder` is the study's build.
+    They come from an archive, or from a clock that is ahead. `folder` is the study's build, `study`
+    its file.
     """
-    read = [paths.root() / name for name in INPUTS] + [folder / name for name in PLACES]
+    places = [paths.root() / name for name in INPUTS] + [folder / name for name in PLACES]
+    files = [
+        file for place in places for file in (place, *sorted(place.rglob("*"))) if file.is_file()
+    ]
     latest = time.time() + DRIFT
+    # what Python compiles by itself is read by its own rules
     later = [
-        file
-        for place in read
-        for file in sorted(place.rglob("*"))
-        if file.is_file() and file.stat().st_mtime > latest
+        file for file in (study, *files) if file.suffix != ".pyc" and file.stat().st_mtime > latest
     ]
     if later:
         date = datetime.fromtimestamp(later[0].stat().st_mtime).isoformat(" ", "seconds")
         more = f" (and {len(later) - 1} more)" * (len(later) > 1)
+        # a study's file may lie elsewhere
+        outside = [] if study.is_relative_to(paths.root()) else [study]
+        where = shlex.join(map(str, [paths.root(), *outside]))
         raise ValueError(
             f"{later[0]}: is of {date}{more}, later than this machine's clock: set the clock, or "
-            f"run: find {shlex.quote(str(paths.root()))} -newermt now -type f -exec touch {{}} +"
+            f"run: find {where} -newermt now -type f -exec touch {{}} +"
         )
 
 
@@ -129,7 +134,7 @@ def reproduce(
             raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
         return
     check_packages()
-    refuse_files_of_the_future(folder)
+    refuse_files_of_the_future(folder, path)
     clock, source = time.perf_counter(), sources.resolve(study.data)
     show(f"==> study {study.name}: {path}\n==> data: {source.name}\n==> build: {folder}")
     kernels = contextlib.nullcontext(({}, [])) if cluster else forked_runs.serving()

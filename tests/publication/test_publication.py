@@ -67,6 +67,47 @@ def test_somebodys_own_numbers_are_not_written_over_and_not_unpacked(tmp_path, m
     assert "mine.csv.gz is no CSV that can be read" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("figure 4 --format svg --format csv", "figure4.csv"),
+        ("table 4 --format md", "table4.md"),
+        ("figure claims --format csv", "figure-claims.csv"),
+        ("table claims --format md", "claims.md"),
+    ],
+)
+def test_a_file_that_the_project_did_not_write_is_not_replaced(words, name, tmp_path, capsys):
+    words = [*words.split(), "--out", str(tmp_path)]
+    file = tmp_path / name
+    file.write_text("mine")
+    assert cli.main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"saobp: {file}: is there, and saobp did not write it as it is; choose")
+    assert said.count("\n") == 1 and file.read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert cli.main([*words, "--force"]) == 0 and file.read_text() != "mine"
+    drawn = file.read_bytes()
+    # which is the project's from now on
+    assert cli.main(words) == 0 and file.read_bytes() == drawn
+    file.write_bytes(drawn + b"note")
+    assert cli.main(words) == 2 and file.read_bytes() == drawn + b"note"
+
+
+def test_another_form_of_a_figure_replaces_the_one_before_and_a_tracked_one_is_the_projects(
+    tmp_path,
+):
+    words = ["figure", "4", "--format", "svg", "--out", str(tmp_path)]
+    assert cli.main(words) == 0
+    first = (tmp_path / "figure4.svg").read_bytes()
+    assert cli.main([*words, "--bare"]) == 0
+    assert (tmp_path / "figure4.svg").read_bytes() != first
+    tracked = tmp_path / "figures"
+    tracked.mkdir()
+    for name in ("figure4.svg", "manifest.json"):
+        (tracked / name).write_bytes((paths.figures() / name).read_bytes())
+    assert cli.main(["figure", "4", "--format", "svg", "--bare", "--out", str(tracked)]) == 0
+
+
 def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_like_its_name(
     tmp_path, monkeypatch
 ):

@@ -62,7 +62,16 @@ def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypat
 
 
 @pytest.mark.parametrize(
-    "name", ["notebooks/09-audit.ipynb", "data/published/a.csv", "build/smoke/records/a b.json"]
+    "name",
+    [
+        "notebooks/09-audit.ipynb",
+        "data/published/a.csv",
+        "build/smoke/records/a b.json",
+        "Snakefile",
+        "companion/training/trainer.py",
+        "saobp/models/apply.py",
+        "saobp/fused/native/passes.c",
+    ],
 )
 def test_a_file_of_the_future_is_named_before_anything_runs(tmp_path, capsys, monkeypatch, name):
     studies = tmp_path / "notebooks" / "studies"
@@ -82,6 +91,26 @@ def test_a_file_of_the_future_is_named_before_anything_runs(tmp_path, capsys, mo
     command = said.partition("run: ")[2]
     subprocess.run(command, shell=True, check=True)
     assert cli.main(["reproduce", "--study", "smoke"]) == 0 and runs
+
+
+def test_a_study_of_the_future_that_lies_elsewhere_is_named_before_anything_runs(
+    tmp_path, tmp_path_factory, capsys, monkeypatch
+):
+    (tmp_path / "notebooks").mkdir()
+    mine = tmp_path_factory.mktemp("my studies") / "mine.yaml"
+    shutil.copy(paths.root() / "notebooks" / "studies" / "smoke.yaml", mine)
+    mine.write_text(mine.read_text().replace("name: smoke", "name: mine"))
+    monkeypatch.chdir(tmp_path)
+    runs = []
+    monkeypatch.setattr(workflow, "_snakemake", lambda *_, **how: runs.append(how) or 0)
+    monkeypatch.setattr(workflow.forked_runs, "serving", lambda: contextlib.nullcontext(({}, [])))
+    monkeypatch.setenv("SAOBP_DATA", str(tmp_path))
+    os.utime(mine, (2**32, 2**32))
+    assert cli.main(["reproduce", "--study", str(mine)]) == 2 and not runs
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"{mine}: is of 2106-" in said
+    subprocess.run(said.partition("run: ")[2], shell=True, check=True)
+    assert cli.main(["reproduce", "--study", str(mine)]) == 0 and runs
 
 
 @pytest.mark.parametrize(
