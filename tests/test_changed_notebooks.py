@@ -40,8 +40,16 @@ CHANGES = {
         {"strength": 5.0, "learning_rate": 0.1, "steps": 20, "algorithm": "low"},
         {"strength": 0.2, "steps": 50, "prefix_sequences": 3, "algorithm": "elemmul", "seed": 7},
     ],
-    "08-cost": [{"model": "small-quarter"}, {"model": "mini"}],
-    "10-tables": [{"study_name": "narrow"}, {"study_name": "stories"}, {"study_name": "ladder"}],
+    "08-cost": [
+        {"strength": 0.0, "tokens": 1, "sequences": 1, "rounds": 2},
+        {"strength": 5.0, "tokens": 2048, "sequences": 2, "rounds": 3},
+        {"model": "small-quarter", "tokens": 512},
+    ],
+    "10-tables": [
+        {"study_name": "narrow", "confidence": 0.5},
+        {"study_name": "stories", "confidence": 0.9999},
+        {"study_name": "ladder"},
+    ],
     "11-figures": [{"texts": 1}, {"texts": 32, "study_name": "narrow"}, {"study_name": "ladder"}],
     "12-beyond": [
         {"levels": [0.0], "pair_strength": 0.0, "pair_rate": 1e-8, "pair_steps": 0},
@@ -54,8 +62,8 @@ REFUSED = {
     "05-finetune": ({"small_task": "poems"}, "poems"),
     "06-attention": ({"texts": 0}, "parameter 'texts': 0 is not between"),
     "07-decoder": ({"learning_rate": -1.0}, "parameter 'learning_rate': -1.0 is not between"),
-    "08-cost": ({"model": "huge"}, "huge"),
-    "10-tables": ({"study_name": "nothing"}, "nothing"),
+    "08-cost": ({"tokens": 0}, "parameter 'tokens': 0 is not between"),
+    "10-tables": ({"confidence": 1.0}, "parameter 'confidence': 1.0 is not between"),
     "11-figures": ({"texts": 0}, "parameter 'texts': 0 is not between"),
     "12-beyond": ({"pair_strength": -1.0}, "parameter 'pair_strength': -1.0 is not between"),
 }
