@@ -1,5 +1,6 @@
 """What the fifteen claims come to: the row that decides each, the paper's number, and one word."""
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from math import inf, isfinite, nan
@@ -124,6 +125,23 @@ def after_holm() -> pd.DataFrame:
 def markdown() -> str:
     """Return the tracked claims as a pipe table."""
     return render.markdown(shown(read()))
+
+
+def linked() -> str:
+    """Return the same table, each claim with a link to the section of RESULTS.md that answers it."""
+    frame = read()
+    claims = claims_file.read(claims_file.file())
+    links = []
+    for row in frame.itertuples():
+        place = anchor(claims[row.claim].question)
+        links.append(f"[{row.title}](RESULTS.md#{place})")
+    return render.markdown(shown(frame.assign(title=links)))
+
+
+def anchor(heading: str) -> str:
+    """Return the anchor that a page on the hub has for a heading."""
+    words = re.sub(r"[^\w\s-]", "", heading.lower())
+    return words.replace(" ", "-")
 
 
 def write(folder: Path, formats: Sequence[str] = tuple(FORMATS)) -> list[Path]:

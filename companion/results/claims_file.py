@@ -16,6 +16,8 @@ class Claim(Strict):
     title: str
     sentence: str
     place: str
+    # the section of RESULTS.md that answers it
+    question: str
     row: str
     # the key of what the paper prints
     paper: str = ""

@@ -159,3 +159,15 @@ def test_a_claim_that_was_not_run_has_no_number(tmp_path, monkeypatch):
     frame = claims.decided.__wrapped__()
     assert pd.isna(frame["estimate"][0]) and frame["word"][0] == "not run"
     assert claims.shown(frame).iloc[0].tolist()[1:] == ["–", "–", "–", "not run", "–"]
+
+
+def test_each_claim_links_to_the_section_of_results_that_answers_it():
+    results = (paths.root() / "RESULTS.md").read_text(encoding="utf-8")
+    headings = set(re.findall(r"^## (.*)$", results, re.MULTILINE))
+    for claim in claims_file.read(FILE).values():
+        assert claim.question in headings
+    assert (
+        claims.anchor("Does it help a model that has learned?")
+        == "does-it-help-a-model-that-has-learned"
+    )
+    assert claims.linked().count("](RESULTS.md#") == 15
