@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from saobp.equations.checks import quoted
 from saobp.equations.factors import FACTORS, OWN
+from saobp.models.keywords import taken_by_layers
 from saobp.models.module import Options, Refinement, Watch
 from saobp.models.supported import (
     NAME,
@@ -96,7 +97,9 @@ def put_on(model: nn.Module, options: Options) -> nn.Module:
     from saobp.models import dispatch
 
     dispatch.detach(model)
+    of_layers = taken_by_layers(model)
     for module, refinement in zip(modules, refinements):
+        refinement.of_layers = of_layers
         module.add_module(NAME, refinement)
     dispatch.register_hooks(model, options.factor)
     dispatch.dispatch(model, options.as_field())

@@ -101,7 +101,7 @@ def attention_forward(
     call = Call(attention_mask, scaling, dropout, causal, kwargs.get("position_bias"), keep)
     if refinement is None or refinement.options.factor == "none":
         return attend_as_before(module, refinement, query, key, value, call, is_causal, kwargs)
-    refuse_keywords(module, kwargs)
+    refuse_keywords(module, kwargs, refinement.of_layers)
     refuse_mask(module, attention_mask, query, key)
     refuse_bias(module, call.position_bias, query, key)
     first = query.shape[-2] == key.shape[-2]

@@ -199,6 +199,8 @@ class Refinement(nn.Module):
         check_spare(options.spare, options.factor, causal=is_causal_module(module))
         self.options = options
         self.arguments = tuple(inspect.signature(type(module).forward).parameters)[1:]
+        # which `apply` widens to all layers of the model
+        self.of_layers: frozenset[str] = frozenset(self.arguments)
         self.watches: set[Watch] = set()
         heads = (
             number_of_heads(module)

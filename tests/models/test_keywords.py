@@ -12,16 +12,20 @@ import torch
 import transformers as hf
 from families import CACHE, CLOSE, VOCABULARY, build, refined_names, tokens
 from literal_attention import literal
+from torch.nn.attention.flex_attention import create_block_mask
 from transformers import DynamicCache
 from transformers.integrations.eager_paged import eager_paged_attention_forward
 from transformers.integrations.flash_attention import flash_attention_forward
 from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.modeling_flash_attention_utils import FlashAttentionKwargs
+from transformers.modeling_flash_attention_utils import (
+    FlashAttentionKwargs,
+    _flash_attention_forward,
+)
 from transformers.utils.generic import TransformersKwargs
 
 import saobp
-from saobp.models.keywords import REFUSED, SERVED
+from saobp.models.keywords import OF_A_BATCH, REFUSED, SERVED
 
 LENGTH = 9
 SLOPES = torch.tensor([0.5, 0.25, 0.125, 0.0625])[None, :, None, None]
@@ -155,7 +159,11 @@ def known_to_functions() -> set[str]:
     )
     parameters = {name for function in functions for name in inspect.signature(function).parameters}
     through = {*FlashAttentionKwargs.__annotations__, *TransformersKwargs.__annotations__}
-    return (parameters | through) - {"module", "kwargs"}
+    # what that function calls what it was handed as something else, and how it works
+    inner = {name for name in inspect.signature(_flash_attention_forward).parameters}
+    own = {"query_length", "use_top_left_mask", "target_dtype", "attn_implementation"}
+    renamed = {"query_states", "key_states", "value_states", "dropout"}
+    return (parameters | through | inner - own - renamed) - {"module", "kwargs"}
 
 
 def test_every_keyword_that_transformers_hands_over_is_served_or_refused():
@@ -195,6 +203,49 @@ def test_what_cannot_be_served_is_refused_on_every_path(keyword, path):
     assert f"{keyword}: LlamaAttention" in str(error.value)
     if path != "compiled":
         assert isinstance(error.value, ValueError) and "\n" not in str(error.value)
+
+
+BLOCKS = create_block_mask(
+    lambda batch, head, query, key: query >= key, None, None, 128, 128, device="cpu"
+)
+UNKNOWN = {
+    "a tensor": torch.ones(1),
+    "tensors": (torch.ones(1), torch.ones(1)),
+    "a list": [[0.5, 0.25]],
+    "a function": lambda score, batch, head, query, key: score - 1,
+    "blocks": BLOCKS,
+}
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
+@pytest.mark.parametrize("path", [*PATHS, "a later step", "in training"])
+@pytest.mark.parametrize("family", ["llama", "bert"])
+def test_a_keyword_that_nobody_knows_is_refused_if_it_may_change_attention(family, path, what):
+    if family == "bert" and path == "a later step":
+        pytest.skip("a decoder's")
+    model, ids = saobp.apply(build(family), "high", 0.5), tokens(2, LENGTH)
+    call = PATHS.get(path, {}) if family == "llama" else {}
+    call = call | {"of_nobody": UNKNOWN[what]}
+    if path == "a later step":
+        call[CACHE] = DynamicCache()
+        model(ids, **{CACHE: call[CACHE]})
+    with torch.set_grad_enabled(path == "in training"), pytest.raises(ValueError) as error:
+        model(ids, **call)
+    assert re.match("of_nobody: (Llama|Bert).*Attention was handed", str(error.value))
+    assert "\n" not in str(error.value)
+    # and the plain model's own words and numbers pass
+    call["of_nobody"] = None
+    with torch.no_grad():
+        model(ids, **call)
+        model(ids, of_nobody=3)
+
+
+def test_what_tokenizers_and_collators_give_changes_nothing():
+    model, ids = saobp.apply(build("llama"), "high", 0.5), tokens(2, LENGTH)
+    beside = dict.fromkeys(set(OF_A_BATCH) - {"labels", "shift_labels"}, torch.ones_like(ids))
+    with torch.no_grad():
+        expected = model(ids).logits
+        assert torch.equal(model(ids, **beside).logits, expected)
 
 
 ALWAYS_GIVEN = ("query", "key", "value", "dropout", "scaling")
