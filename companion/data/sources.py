@@ -32,6 +32,8 @@ UNPACKED_AT_MOST = 100
 # bytes that a split may take in memory in any case
 UNPACKED_AT_LEAST = 2 * 10**9
 UNREADABLE = "what it says of its columns cannot be read"
+# in the metadata of a column
+SPEAKS_OF_CLASSES = re.compile("ClassLabel|names|classes|categor|labels", re.IGNORECASE)
 MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])
 
 
@@ -340,13 +342,42 @@ def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
     """Return each column that holds anything, with the names of its classes; none where its values
     are plain.
 
-    datasets writes them into the metadata, and its `Features.from_arrow_schema` loses those of a
-    column that is not of 64 bits.
+    datasets writes them into the metadata of the file, and its `Features.from_arrow_schema` loses
+    those of a column that is not of 64 bits; others write them beside the column. Raises ValueError
+    if the two differ, or if what stands there cannot be read.
     """
     written = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
     features = datasets.Features.from_dict(written.get("info", {}).get("features") or {})
-    columns = [field.name for field in schema if not pa.types.is_null(field.type)]
-    return {column: getattr(features.get(column), "names", None) or [] for column in columns}
+    columns = {}
+    for field in schema:
+        of_file = getattr(features.get(field.name), "names", None) or []
+        of_column = _names_beside(field)
+        if of_file and of_column and of_file != of_column:
+            raise ValueError(f"column {field.name!r}: {of_file} of the file, {of_column} beside it")
+        if not pa.types.is_null(field.type):
+            columns[field.name] = of_file or of_column
+    return columns
+
+
+def _names_beside(field: pa.Field) -> list[str]:
+    """Return the names of the classes that stand in the metadata of a column; ValueError if what
+    speaks of classes there names none.
+    """
+    for key, value in (field.metadata or {}).items():
+        text = f"{key.decode()}: {value.decode()}"
+        # parquet's own number of the column
+        if key.startswith(b"PARQUET:") or not SPEAKS_OF_CLASSES.search(text):
+            continue
+        said = json.loads(value)
+        if isinstance(said, dict):
+            features = said.get("info", {}).get("features") or said
+            said = features.get(field.name, features)
+            said = said.get("names") if said.get("_type", "ClassLabel") == "ClassLabel" else []
+        if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
+            raise ValueError(f"column {field.name!r}: {text} names no classes")
+        if said:
+            return said
+    return []
 
 
 def _of_card(text: str) -> dict[str, datasets.Features]:
