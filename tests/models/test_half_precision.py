@@ -6,7 +6,7 @@ import literal_attention
 import pytest
 import torch
 import transformers as hf
-from families import CACHE, build, refined_modules, tokens
+from families import CACHE, build, refined_modules, refined_names, tokens
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import DynamicCache
@@ -122,3 +122,33 @@ def test_products_that_float16_cannot_hold_harm_no_way_of_a_decoder():
         }
         for name, one in found.items():
             assert far(one, logits) <= MOST * usual, (factor, name)
+
+
+def with_gradient(model, ids, mask, **call):
+    """Return the logits of real tokens, and the gradient of a weighted sum of them by all matrices."""
+    logits = model(ids, attention_mask=mask, **call).logits[mask.bool()]
+    toward = torch.randn(logits.shape, generator=torch.Generator().manual_seed(1))
+    matrices = [one for one in model.parameters() if one.ndim == 2]
+    gradients = torch.autograd.grad(logits, matrices, toward.to(logits.dtype), allow_unused=True)
+    parts = [one.double().flatten() for one in gradients if one is not None]
+    return logits.detach(), torch.cat(parts)
+
+
+@pytest.mark.parametrize("strength", [0.2, 1.5])
+@pytest.mark.parametrize("family", ["bert", "llama"])
+@pytest.mark.parametrize("dtype", HALVES)
+def test_a_padded_model_and_its_gradient_are_as_near_as_the_plain_model(dtype, family, strength):
+    torch.manual_seed(0)
+    model, ids, mask = build(family).to(dtype), tokens(3, 24), torch.ones(3, 24, dtype=torch.long)
+    mask[1, 15:] = 0
+    wide, call = copy.deepcopy(model).double(), {} if family == "bert" else {"use_cache": False}
+    plain = with_gradient(literal_attention.literal(copy.deepcopy(wide), []), ids, mask, **call)
+    usual = with_gradient(copy.deepcopy(model), ids, mask, **call)
+    saobp.apply(model, "high", strength)
+    exact = literal_attention.literal(wide, refined_names(model), strength)
+    sought = with_gradient(exact, ids, mask, **call)
+    for shown in ({}, {"output_attentions": True}):
+        found = with_gradient(model, ids, mask, **call, **shown)
+        for number in (0, 1):
+            most = MOST * far(usual[number], plain[number])
+            assert far(found[number], sought[number]) <= most, (number, shown)
