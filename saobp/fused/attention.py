@@ -83,8 +83,8 @@ def saobp_attention(
         scale: Of the products; None is 1 / sqrt(D).
         dropout_p: Share of the refined probabilities set to 0, the rest growing in proportion.
         spare: Keys that get no bias, as for `saobp.refine`; a mask is (L,), (batch, L) or broadcasts
-            to (batch, heads, L). A share takes one pass over the scores more, except where the
-            compiled passes serve: they add up the columns as they go.
+            to (batch, heads, L). A share takes one pass over the scores more where neither the
+            compiled passes serve nor torch's of short sequences: these see the columns as they go.
 
     Raises:
         ValueError: One line that names the argument and what is wrong with it.

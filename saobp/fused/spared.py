@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saobp.equations.sparing import RULES, Spare, by_key, edges
-from saobp.fused.tiled import native
 from saobp.fused.tiled.heads import Call
+from saobp.fused.tiled.plain import finds_shares
 
 ENTRIES = 2**22
 """Scores that are worked out at a time for the shares of the keys."""
@@ -25,7 +25,7 @@ def with_spared(
     """Return a call that says which keys get no bias, (batch head, key); padded ones may be among
     them.
 
-    The compiled passes find the keys of a share themselves, while they refine.
+    Compiled passes, and torch's of short sequences, find the keys of a share while they refine.
     """
     batch, heads, length, _ = query.shape
     if isinstance(spare, Tensor):
@@ -36,7 +36,7 @@ def with_spared(
         return replace(call, spared=spared.expand(batch * heads, length))
     elif spare in RULES:
         spared = edges(mask, both=spare == "edges")[:, None]
-    elif call.is_common and native.serves(query):
+    elif finds_shares(call, query):
         spared = query.new_zeros(batch * heads, length, dtype=torch.bool)
         return replace(call, spared=spared, share=float(spare))
     else:

@@ -39,20 +39,39 @@ class Probes:
         self.beta, self.hops = beta, hops
         self.exact = count >= rows.length
         self.known = known_directions(rows)
-        # A^t times the columns, for t = 0 ... hops
-        self.powers = [start, *(torch.empty_like(start) for _ in range(hops))]
+        heads, length, self.count = start.shape
+        # A^t times the columns, for t = 0 ... hops: side by side, (head, token, hops + 1, count)
+        self.powers = start.new_empty(heads, length, hops + 1, self.count)
+        self.powers[:, :, 0] = start
 
     def hop(self, block: Block, power: int) -> None:
         """Work out some rows of a power from those of the one before that their keys lie in."""
-        before, after = self.powers[power - 1], self.powers[power]
-        product = torch.bmm(block.weights, before[:, block.keys])
+        product = torch.bmm(block.weights, self.powers[:, block.keys, power - 1])
+        self.keep(block, power, product)
+
+    def all_hops(self, block: Block) -> None:
+        """Work out some rows of every power, where all powers of the rows before them are known."""
+        start = block.rows.start
+        known = self.powers[:, block.keys.start : start, :-1].flatten(2)
+        split = known.shape[1]
+        # one product with the powers of all hops; what the rows say to each other comes hop by hop
+        products = torch.bmm(block.weights[..., :split], known)
+        products = products.unflatten(2, (self.hops, self.count))
+        among = block.weights[..., split:]
+        for power in range(1, self.hops + 1):
+            latest = self.powers[:, start : block.keys.stop, power - 1]
+            self.keep(block, power, torch.baddbmm(products[:, :, power - 1], among, latest))
+
+    def keep(self, block: Block, power: int, product: Tensor) -> None:
+        """Put aside the rows of a power, from weights that were not divided by their totals."""
         tiny = torch.finfo(product.dtype).tiny
-        after[:, block.rows] = product.div_(block.total.clamp_min(tiny))
+        self.powers[:, block.rows, power] = product.div_(block.total.clamp_min(tiny))
 
     def squares(self) -> tuple[Tensor, Tensor]:
         """Return the squared norm of all paths, as estimated, and its standard error, (head,)."""
         discounts = [self.beta ** (power - 1) for power in range(2, self.hops + 1)]
-        paths = sum(by * power for by, power in zip(discounts, self.powers[2:])).double()
+        later = self.powers[:, :, 2:].unbind(2)
+        paths = sum(by * power for by, power in zip(discounts, later)).double()
         norms = paths.square().sum(-2)
         if self.exact:
             total = norms.sum(-1)

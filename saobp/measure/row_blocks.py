@@ -147,12 +147,16 @@ class RowBlocks:
         """Return scratch space (head, query, key) that the next block of this thread overwrites."""
         return buffer(self.scratch, number, (self.count, rows, keys), self.query, self.query.dtype)
 
+    def scores(self, rows: slice, keys: slice) -> Tensor:
+        """Return the scores of some rows, with nothing hidden or added."""
+        queries, others = self.query[:, rows], self.key[:, keys]
+        scores = self.buffer(SCORES, queries.shape[1], others.shape[1])
+        return torch.baddbmm(scores, queries, others.mT, beta=0, alpha=self.scale, out=scores)
+
     def plain(self, rows: slice, keys: slice | None = None) -> Block:
         """Return some rows of the softmax of the scores."""
         keys = self.keys(rows) if keys is None else keys
-        queries, others = self.query[:, rows], self.key[:, keys]
-        scores = self.buffer(SCORES, queries.shape[1], others.shape[1])
-        torch.baddbmm(scores, queries, others.mT, beta=0, alpha=self.scale, out=scores)
+        scores = self.scores(rows, keys)
         mask = self.visible.tile(rows, keys)
         if mask is not None and mask.dtype != torch.bool:
             scores.add_(mask.clamp(min=BLOCKED))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from numbers import Real
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from saobp.equations import checks
@@ -25,6 +25,7 @@ from saobp.fused.attention import check_inputs
 from saobp.fused.scores import allowed_pairs, senders
 from saobp.fused.tiled.tiles import heads_per_tile
 from saobp.fused.workers import side_by_side
+from saobp.measure import compiled_rows
 from saobp.measure.gtd_and_entropy import check_paths
 from saobp.measure.probes import FEWEST, Probes, dependency, first_columns
 from saobp.measure.row_blocks import SPARE, Block, RowBlocks, Step, Visibility
@@ -337,7 +338,11 @@ def statistics_of(wanted: Wanted, rows: RowBlocks, number: int) -> list[dict[str
     sides = [Side(wanted, rows, start) for _ in range(2 if rows.step else 1)]
     attention, blocks = sides[0], rows.blocks()
     triangular = wanted.causal or len(blocks) == 1
+    compiled = compiled_rows.serves(rows)
     for place in blocks:
+        if compiled:
+            add_compiled(rows, place, sides, triangular)
+            continue
         plain = rows.plain(place)
         for side in sides:
             side.sums.see(plain)
@@ -357,6 +362,18 @@ def statistics_of(wanted: Wanted, rows: RowBlocks, number: int) -> list[dict[str
         for side, block in sweep(rows, sides):
             side.sums.spread_out(block)
     return [side.statistics() for side in sides]
+
+
+def add_compiled(rows: RowBlocks, place: slice, sides: list[Side], triangular: bool) -> None:
+    """Take in a block that one compiled call works out, as every side has it."""
+    # plain rows come first there
+    sides = sides[::-1]
+    columns = [side.sums.columns for side in sides]
+    blocks, numbers = compiled_rows.measure(rows, place, columns)
+    for side, block, sums in zip(sides, blocks, numbers, strict=True):
+        side.sums.see(blocks[0])
+        side.sums.take_in(place, sums)
+        side.multiply(block, triangular)
 
 
 def sweep(rows: RowBlocks, sides: list[Side]) -> Iterator[tuple[Side, Block]]:
@@ -381,9 +398,14 @@ class Side:
     def add(self, block: Block, triangular: bool) -> None:
         """Take in a block, the powers of its rows too where their keys are all known."""
         self.sums.add(block)
-        if self.probes:
-            for power in range(1, self.wanted.hops + 1 if triangular else 2):
-                self.probes.hop(block, power)
+        self.multiply(block, triangular)
+
+    def multiply(self, block: Block, triangular: bool) -> None:
+        """Apply a block to the probes, as often as the keys of its rows allow."""
+        if self.probes and triangular:
+            self.probes.all_hops(block)
+        elif self.probes:
+            self.probes.hop(block, 1)
 
     def statistics(self) -> dict[str, Tensor]:
         """Return all numbers by name; without probes no GTD."""
@@ -434,6 +456,14 @@ class Sums:
         bound.masked_fill_(blind, math.inf)
         above = torch.ge(block.weights, bound, out=scratch).sum(-1)
         self.above += above.double().sum(-1)
+
+    def take_in(self, rows: slice, numbers: Float64[Tensor, "number head query"]) -> None:
+        """Take in the numbers of a block's rows, whose column sums are added up."""
+        total = numbers[compiled_rows.TOTAL]
+        self.entropy[:, rows] = total.log() - numbers[compiled_rows.SPREAD] / total
+        self.squares += (numbers[compiled_rows.SQUARES] / total.square()).sum(-1)
+        self.above += numbers[compiled_rows.ABOVE].sum(-1)
+        self.moved += numbers[compiled_rows.MOVED].sum(-1) / 2
 
     def compare(self, plain: Block, refined: Block) -> None:
         """Add the distance of refined rows, whose weights are used up, from the plain ones."""

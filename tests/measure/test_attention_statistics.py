@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import saobp
-from saobp.fused.tiled import tiles
+from saobp.fused.tiled import native, tiles
 from saobp.measure import gtd_and_entropy, probes, row_blocks
 from saobp.measure.statistics import NAMES, attention_statistics
 
@@ -189,6 +189,23 @@ def test_every_statistic_is_that_of_the_matrix(case, refinement, length, small_b
         assert statistics.plain is None
     else:
         assert_equal(statistics.plain, from_matrices(query, key, **options))
+
+
+@pytest.mark.parametrize("refinement", REFINEMENTS)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_without_a_compiler_the_numbers_are_the_same(
+    refinement, is_causal, small_blocks, monkeypatch
+):
+    if native.passes() is None:
+        pytest.skip("no C compiler")
+    options = {"is_causal": is_causal, "probes": 8, **REFINEMENTS[refinement]}
+    query, key = tensors(110, 2.0)
+    compiled = attention_statistics(query, key, **options)
+    monkeypatch.setattr(native, "passes", lambda: None)
+    plain = attention_statistics(query, key, **options)
+    for name in NAMES:
+        numbers = getattr(compiled, name), getattr(plain, name)
+        torch.testing.assert_close(*numbers, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 @pytest.mark.parametrize("spare", ["edges", 0.02, torch.arange(110) % 7 == 3])
@@ -390,7 +407,7 @@ def test_a_mask_of_keys_is_a_mask_of_padding():
     one = attention_statistics(query, key, mask=mask)
     for form in (mask[:, None, None], torch.where(mask, 0.0, -torch.inf)[:, None, None]):
         other = attention_statistics(query, key, mask=form)
-        assert torch.equal(one.column_sum, other.column_sum)
+        torch.testing.assert_close(one.column_sum, other.column_sum)
         assert torch.allclose(one.gtd, other.gtd, atol=1e-5)
 
 

@@ -57,6 +57,7 @@ def made() -> ctypes.CDLL | None:
         place = ctypes.c_void_p
         found.saobp_attend.argtypes = [*[Rows] * 4, place, place, Sizes, ctypes.c_double]
         found.saobp_gradients.argtypes = [*[Rows] * 8, place, place, Sizes]
+        found.saobp_statistics.restype = None
         return found
     return None
 
@@ -151,7 +152,7 @@ class Sizes(ctypes.Structure):
             (name, ctypes.c_long)
             for name in ("sequences", "heads", "length", "width", "depth", "threads")
         ),
-        *((name, ctypes.c_float) for name in ("scale", "kept", "share", "change")),
+        *((name, ctypes.c_float) for name in ("scale", "kept", "share", "change", "strength")),
         *((name, ctypes.c_int) for name in ("own", "spares", "threshold")),
     ]
 
@@ -165,7 +166,7 @@ class Sizes(ctypes.Structure):
         if call.dropout is not None:
             bits = [x.data_ptr() for x in (call.dropout.query_bits, call.dropout.key_bits)]
             kept, threshold = 1 / (1 - call.dropout.probability), call.dropout.threshold
-        numbers = call.scale, kept, call.share, call.change
+        numbers = call.scale, kept, call.share, call.change, call.strongest
         return cls(*keys, *bits, *counts, *numbers, *switches, threshold)
 
 

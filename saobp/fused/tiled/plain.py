@@ -27,19 +27,36 @@ def is_plain(call: Call, query: Tensor) -> bool:
     )
 
 
+def finds_shares(call: Call, query: Tensor) -> bool:
+    """Tell whether the forward pass finds the keys of a share itself."""
+    if native.serves(query):
+        return call.is_common
+    # by torch it may stop before the last head where loads need logarithms
+    return is_plain(call, query) and call.strongest * query.shape[2] <= RANGE
+
+
 def attention_and_messages(
     call: Call, changes: float | Tensor, query: Tensor, key: Tensor, scratch: dict
 ) -> tuple[Tensor, Tensor]:
     """Return attention and messages over e^strength (head, query, key), in buffers 1 and 2."""
+    attention = plain_attention(call, query, key, scratch)
+    return attention, messages_of(call, changes, attention, scratch)
+
+
+def plain_attention(call: Call, query: Tensor, key: Tensor, scratch: dict) -> Tensor:
+    """Return attention (head, query, key), in buffer 1."""
     count, length, _ = query.shape
-    attention, messages = (
-        buffer(scratch, n, (count, length, length), query, query.dtype) for n in (1, 2)
-    )
+    attention = buffer(scratch, 1, (count, length, length), query, query.dtype)
     torch.baddbmm(attention, query, key.mT, beta=0, alpha=call.scale, out=attention)
-    torch.softmax(attention, -1, out=attention)
+    return torch.softmax(attention, -1, out=attention)
+
+
+def messages_of(call: Call, changes: float | Tensor, attention: Tensor, scratch: dict) -> Tensor:
+    """Return messages over e^strength (head, query, key), in buffer 2."""
+    messages = buffer(scratch, 2, attention.shape, attention, attention.dtype)
     if isinstance(changes, Tensor):
-        return attention, torch.addcmul(call.one, attention, changes, out=messages)
-    return attention, torch.add(call.one, attention, alpha=changes, out=messages)
+        return torch.addcmul(call.one, attention, changes, out=messages)
+    return torch.add(call.one, attention, alpha=changes, out=messages)
 
 
 def attend_plainly(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor] | None:
@@ -54,8 +71,10 @@ def attend_plainly(call: Call, query: Tensor, key: Tensor, value: Tensor) -> lis
     for part, (asking, asked, meant, out, total, load) in parts(
         query, key, value, *results, length=query.shape[2]
     ):
-        changes = call.changes(part)
-        attention, messages = attention_and_messages(call, changes, asking, asked, scratch)
+        attention = plain_attention(call, asking, asked, scratch)
+        if call.share:
+            call.spared[part] = attention.sum(-2) > call.share * query.shape[2]
+        messages = messages_of(call, call.changes(part), attention, scratch)
         if spread <= RANGE / 2:
             found = messages.prod(-2, keepdim=True)
         else:

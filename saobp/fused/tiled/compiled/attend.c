@@ -8,9 +8,11 @@
 int saobp_attend(Tensor query, Tensor key, Tensor value, Tensor out, float *total, float *load, Call of,
                  double smallest) {
     Cut cut = cut_of(&of, 1);
+    /* whether the columns of a share are added up, not bounded by what is said */
+    int adds = of.share > 0 && !(cut.whole && is_bounded(&of));
     long L = of.length, pitch = cut.pitch, panels = pitch / PANEL, to_keys = cut.whole ? L * pitch : 0;
     long to_values = to_keys + pitch * of.width, to_said = to_values + whole_panels(of.depth) * L;
-    long to_sums = to_said + cut.parts * L + 176, to_product = to_sums + (of.share > 0) * cut.parts * L;
+    long to_sums = to_said + cut.parts * L + 176, to_product = to_sums + adds * cut.parts * L;
     to_product += to_product % 2;
     long each = to_product + 2 * L;
     long own = cut.whole ? L : L + cut.rows * pitch;
@@ -34,14 +36,14 @@ int saobp_attend(Tensor query, Tensor key, Tensor value, Tensor out, float *tota
             float *mine = room + head * each, *said = mine + to_said + job % cut.parts * L;
             float *sums = mine + to_sums + job % cut.parts * L;
             for (long k = 0; k < L; k++) said[k] = 1;
-            for (long k = 0; of.share > 0 && k < L; k++) sums[k] = 0;
+            for (long k = 0; adds && k < L; k++) sums[k] = 0;
             for (long rows, at = first; at < end; at += rows) {
                 float *tile = cut.whole ? mine + at * pitch : spare;
                 rows = least(cut.rows, end - at);
                 attention(query, &of, &cut, start + head, at, rows, mine + to_keys, tile);
                 for (long row = 0; row < rows; row++) {
                     const float *changes = changes_of(&of, start + head, at + row);
-                    if (of.share > 0 && changes != of.changes)
+                    if (adds && changes != of.changes)
                         weigh_and_add(tile + row * pitch, said, sums, L, changes, of.own);
                     else weigh(tile + row * pitch, said, L, changes, of.own);
                 }
@@ -50,7 +52,9 @@ int saobp_attend(Tensor query, Tensor key, Tensor value, Tensor out, float *tota
         #pragma omp for
         for (long head = 0; head < many; head++) {
             float *mine = room + head * each, *all = load + (start + head) * L;
-            if (of.share > 0) spare_keys(&of, start + head, cut.parts, mine + to_sums, mine + to_said);
+            if (adds) spare_keys(&of, start + head, cut.parts, mine + to_sums, mine + to_said);
+            else if (of.share > 0)
+                spare_by_messages(&of, start + head, cut.parts, mine + to_said, mine, pitch);
             mild &= loads(mine + to_said, (double *)(mine + to_product), all, cut.parts, L, smallest);
             pack_all(rows_of(value, &of, start + head, 0), value.row, 1, L, of.depth, all, mine + to_values);
         }

@@ -29,7 +29,7 @@ typedef struct {
     unsigned char *spared;
     const int *bits[2];
     long sequences, heads, length, width, depth, threads;
-    float scale, kept, share, change;
+    float scale, kept, share, change, strength;
     int own, spares, threshold;
 } Call;
 
@@ -111,19 +111,63 @@ static inline void weigh_and_add(float *restrict row, float *restrict said, floa
     }
 }
 
-/* Spare the keys of a head whose column sums, by part, come to more than a share of all: nothing is said about them. */
-static inline void spare_keys(const Call *of, long head, long parts, const float *sums, float *said) {
+/* Nothing is said about a key of a head. */
+static inline void spare_key(const Call *of, long head, long key, long parts, float *said) {
+    for (long part = 0; part < parts; part++) said[part * of->length + key] = 1;
+    of->spared[head * of->length + key] = 1;
+    of->changes[(1 + head) * of->length + key] = 0;
+}
+
+static inline long real_rows(const Call *of, long head) {
     const unsigned char *real = of->real ? of->real + head * of->length : NULL;
-    long L = of->length, rows = real ? 0 : L;
-    if (real)
-        for (long row = 0; row < L; row++) rows += real[row];
-    for (long key = 0; key < L; key++) {
+    long rows = real ? 0 : of->length;
+    for (long row = 0; real && row < of->length; row++) rows += real[row];
+    return rows;
+}
+
+/* Spare the keys of a head whose column sums, by part, come to more than a share of all. */
+static inline void spare_keys(const Call *of, long head, long parts, const float *sums, float *said) {
+    float most = of->share * real_rows(of, head);
+    for (long key = 0; key < of->length; key++) {
         float sum = 0;
-        for (long part = 0; part < parts; part++) sum += sums[part * L + key];
-        if (!(sum > of->share * rows)) continue;
-        for (long part = 0; part < parts; part++) said[part * L + key] = 1;
-        of->spared[head * L + key] = 1;
-        of->changes[(1 + head) * L + key] = 0;
+        for (long part = 0; part < parts; part++) sum += sums[part * of->length + key];
+        if (sum > most) spare_key(of, head, key, parts, said);
+    }
+}
+
+/* Where float32 holds what is said about a key that receives the share of all attention, `product` bounds tell nearly
+   every key's side of it: log(1 + change a) lies between change a and a log(1 + change). */
+static inline int is_bounded(const Call *of) {
+    float change = of->change < 0 ? -of->change : of->change, strength = of->strength;
+    return of->share > 0 && of->share * of->length * (change > strength ? change : strength) < 80;
+}
+
+/* The column sum of a key, from weights that were divided by its messages unless it has its own. */
+static inline float column_of(const Call *of, long head, long key, const float *tile, long pitch) {
+    float sum = 0;
+    for (long row = 0; row < of->length; row++) {
+        float weight = tile[row * pitch + key];
+        if (changes_of(of, head, row) == of->changes) continue;
+        sum += of->own ? weight : weight / (1 - of->change * weight);
+    }
+    return sum;
+}
+
+/* Spare the same keys, by what is said about them; the few that this leaves open are added up. */
+static inline void spare_by_messages(const Call *of, long head, long parts, float *said, const float *tile,
+                                     long pitch) {
+    float change = of->change < 0 ? -of->change : of->change, strength = of->strength;
+    float rows = real_rows(of, head), most = of->share * rows, slack = 1e-6f + 2.5e-7f * rows;
+    float near = exponential(slack - most * (change < strength ? change : strength));
+    float far = exponential(-slack - most * (change < strength ? strength : change));
+    for (long key = 0; key < of->length; key++) {
+        float product = said[key];
+        for (long part = 1; part < parts; part++) product *= said[part * of->length + key];
+        float loss = of->change < 0 ? product : 1 / product;
+        if (loss > near) continue;
+        /* a tie is no more than the share, whatever the last digit says */
+        if (loss < far || column_of(of, head, key, tile, pitch) > most * (1 + 1e-6f))
+            spare_key(of, head, key, parts, said);
     }
 }
 
