@@ -131,6 +131,35 @@ def test_the_compiled_passes_agree_with_float64(
         assert (unspared[number] - single).abs().max() > 10 * bound
 
 
+@pytest.mark.parametrize("exclude_self", [True, False])
+@pytest.mark.parametrize("factor", ["high", "low"])
+@pytest.mark.parametrize("strength", [1e-4, 0.02, 0.5])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_share_spares_the_keys_above_it_however_near(
+    exclude_self, factor, strength, compiled, monkeypatch
+):
+    """The shares lie beside each key's own, on both sides; of padding nothing is counted."""
+    if not compiled:
+        monkeypatch.setattr(native, "passes", lambda: None)
+    elif native.passes() is None:
+        pytest.skip("no C compiler")
+    query, key, value = (x.detach() for x in heads(torch.float32, 40, 2))
+    for mask in (None, torch.arange(40) < torch.tensor([[40], [25]])):
+        sums = column_sums(query.double(), key.double(), mask, query.shape[-1] ** -0.5)
+        rows = 40 if mask is None else mask.sum(-1)[:, None, None]
+        ordered = (sums / rows).flatten().sort().values
+        for place in (-1, -3, len(ordered) // 2):
+            for side in (0.9999, 1.0001):
+                share = float(ordered[place]) * side
+                options = {"factor": factor, "strength": strength, "mask": mask}
+                options["exclude_self"] = exclude_self
+                spare = sums > share * rows
+                ours = saobp_attention(query, key, value, spare=share, **options)
+                exact = [x.double() for x in (query, key, value)]
+                exact = saobp_attention(*exact, spare=spare, **options)
+                torch.testing.assert_close(ours.double(), exact, rtol=0, atol=2e-6)
+
+
 def test_column_sums_are_worked_out_some_queries_at_a_time(monkeypatch):
     query, key, _ = (x.detach() for x in heads())
     for mask in MASKS.values():
