@@ -30,8 +30,8 @@ def before_pass(model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
     """Before a refined model runs, note what the cache holds; models within it are part of the
     pass.
     """
-    cache = None if values_hidden() else cache_of(args, kwargs)
-    if cache is None:
+    cache = cache_of(args, kwargs)
+    if cache is None or values_hidden():
         return
     outermost, state = vars(cache).get(BEFORE, (None, None))
     if outermost is model:
@@ -43,8 +43,10 @@ def before_pass(model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
 
 def after_pass(model: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
     """After a refined model has run, forget what was noted, or go back to it where it failed."""
-    cache = None if values_hidden() else cache_of(args, kwargs)
-    outermost, state = (None, None) if cache is None else vars(cache).get(BEFORE, (None, None))
+    cache = cache_of(args, kwargs)
+    if cache is None or values_hidden():
+        return
+    outermost, state = vars(cache).get(BEFORE, (None, None))
     if outermost is not model:
         return
     delattr(cache, BEFORE)
@@ -54,7 +56,10 @@ def after_pass(model: nn.Module, args: tuple, kwargs: dict[str, Any], output: An
 
 def cache_of(args: tuple, kwargs: dict[str, Any]) -> Cache | None:
     """Return the cache among the arguments of a model."""
-    return next((value for value in (*args, *kwargs.values()) if isinstance(value, Cache)), None)
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Cache):
+            return value
+    return None
 
 
 def parts_of(cache: Cache) -> list[Cache]:
