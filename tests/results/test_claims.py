@@ -124,7 +124,9 @@ def test_readers_get_a_row_per_claim_with_its_number_and_one_word(tmp_path):
     assert len(shown) == 15 and (shown["Outcome"].str.split().str.len() <= 2).all()
     page = (paths.root() / "CLAIMS.md").read_text(encoding="utf-8")
     for cells in shown.itertuples(index=False):
-        assert re.search(" +\\| +".join(map(re.escape, cells)), page), cells
+        title, *others = map(re.escape, cells)
+        linked = rf"\[{title}\]\(RESULTS\.md#[\w-]+\)"
+        assert re.search(" +\\| +".join([linked, *others]), page), cells
     assert len(page.splitlines()) < 35, "one screen"
     with pytest.raises(ValueError, match="formats: 'xls'"):
         claims.write(tmp_path, ["xls"])
