@@ -19,7 +19,7 @@ from transformers.cache_utils import (
 from saobp.equations.checks import values_hidden
 from saobp.models.cache import RefinedLayer
 
-BEFORE = "_saobp_before"
+NOTED = "_saobp_noted"
 """Attribute of a cache during a pass: the model that runs, and what the cache was before."""
 
 KEYS = ("keys", "values", "seen")
@@ -33,12 +33,12 @@ def before_pass(model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
     cache = cache_of(args, kwargs)
     if cache is None or values_hidden():
         return
-    outermost, state = vars(cache).get(BEFORE, (None, None))
+    outermost, state = vars(cache).get(NOTED, (None, None))
     if outermost is model:
         # an interruption, which no hook is called after
         restore(cache, state)
     if outermost in (None, model):
-        setattr(cache, BEFORE, (model, noted(cache)))
+        setattr(cache, NOTED, (model, noted(cache)))
 
 
 def after_pass(model: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
@@ -46,10 +46,10 @@ def after_pass(model: nn.Module, args: tuple, kwargs: dict[str, Any], output: An
     cache = cache_of(args, kwargs)
     if cache is None or values_hidden():
         return
-    outermost, state = vars(cache).get(BEFORE, (None, None))
+    outermost, state = vars(cache).get(NOTED, (None, None))
     if outermost is not model:
         return
-    delattr(cache, BEFORE)
+    delattr(cache, NOTED)
     if output is None:
         restore(cache, state)
 
