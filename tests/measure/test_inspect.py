@@ -600,6 +600,8 @@ def test_an_inspection_shows_itself_and_saves_what_the_command_writes(tmp_path):
     shown = inspection._repr_html_()
     frame = html.unescape(re.search(r'srcdoc="([^"]*)"', shown)[1])
     assert "saobp-explorer" in frame and "largest column sum" in shown
+    # of a notebook that is not trusted JupyterLab leaves the words and takes away the frame
+    assert "where the notebook is trusted" in html.unescape(shown).partition("</body>")[2]
     assert not re.search(r"(src|href)=\"|@import|url\(", frame + shown)
     files = inspection.save(tmp_path / "page")
     names = ["index.html", "attention.csv", "measures.csv", "attention.json"]

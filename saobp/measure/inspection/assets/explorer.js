@@ -378,8 +378,8 @@ class SaobpExplorer {
     this.part("strength").value = SaobpExplorer.way(strength);
     this.part("spare").disabled = without;
     this.part("cut").textContent = this.L < whole
-      ? `The first ${this.L} of the ${whole} tokens of this text that the tables read, as a text of its own.`
-      : `All ${whole} tokens of this text that the tables read.`;
+      ? `The first ${this.L} of the ${whole.toLocaleString("en")} tokens of this text that the tables read, as a text of its own.`
+      : `All ${whole.toLocaleString("en")} tokens of this text that the tables read.`;
     this.root.dataset.factor = factor;
     const shown = without && strength ? "any above 0" : String(strength); // the same map at all of these
     this.part("strength").setAttribute("aria-valuetext", `λ ${shown}`);
