@@ -2,7 +2,7 @@
 
 Writes benchmarks/sparing.json: a row for each shape, direction and way of sparing, with the ratio
 to High of the same round, in time of the processor on one thread, which does not count what else
-runs. The columns of a share are added up while High is worked out.
+runs. Which keys have more than a share is told by their messages, which High works out anyway.
 """
 
 import argparse
