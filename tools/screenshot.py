@@ -33,7 +33,7 @@ OPTIONS = (
 
 
 def take() -> bytes:
-    """Return the explorer as it opens, a PNG of 128 colours."""
+    """Return the explorer as it opens, a PNG in the page's own colours."""
     strength = strength_of("minilm")
     shown = explorer.collect(*public.load("minilm"), prose(), strength=strength, tokens=32)
     with tempfile.TemporaryDirectory() as folder:
@@ -45,7 +45,7 @@ def take() -> bytes:
         )
         stream = io.BytesIO()
         with PIL.Image.open(shot) as picture:
-            picture.convert("RGB").quantize(128).save(stream, "PNG", optimize=True)
+            picture.convert("RGB").save(stream, "PNG", optimize=True)
     return stream.getvalue()
 
 

@@ -25,15 +25,11 @@ from companion.tables import captions
 # of the planned effects, in their order: a claim; or the primary row of a study in a unit, its
 # reference, and the sign that is better
 EFFECTS: tuple[str | tuple[str, str, float, int], ...] = (
-    "hops",
     ("learning", "ratio of steps", 1.0, -1),
     "loss",
     "decoder",
-    "fine-tuned",
     "inserted",
     ("spare", "points", 0.0, 1),
-    ("spare", "nats", 0.0, -1),
-    "cost",
 )
 COLUMNS = ["panel", "side", "seed", "x", "y", "value", "low", "high", "word", "name", "text"]
 # margins at which the axis ends
@@ -82,7 +78,7 @@ def effects() -> list[dict[str, Any]]:
             marks.append(_effect(row, ends, row["word"], named[effect]))
             continue
         study, unit, reference, sign = effect
-        rows = table.read().query("study == @study and planned == 'primary' and unit == @unit")
+        rows = planned().query("study == @study and unit == @unit")
         for _, row in rows.iterrows():
             ends = row[["estimate", "low", "high"]].astype(float)
             value, *ends = sign * (ends - reference) / row["margin"]
@@ -109,7 +105,13 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     words = frame.loc[frame["panel"] == "c", "word"].value_counts()
     counts = {word.replace(" ", "_"): int(words.get(word, 0)) for word in OUTCOME_LOOKS}
     means = {f"{side}_mean": sums[side].mean() for side in SIDES}
-    return {"head": head, "gap": gap, "effects": int(words.sum()), **counts, **means}
+    counts |= {"effects": int(words.sum()), "planned": len(planned())}
+    return {"head": head, "gap": gap, **counts, **means}
+
+
+def planned() -> pd.DataFrame:
+    """The rows of every planned effect in the table of results."""
+    return table.read().query("planned == 'primary'")
 
 
 def _sums(frame: pd.DataFrame) -> pd.DataFrame:
@@ -189,6 +191,9 @@ def _effects(ax: Axes, frame: pd.DataFrame, *, beside: bool) -> None:
         if not isfinite(effect.low):
             raise ValueError(f"{effect.name}: an effect without an interval is not drawn")
         text = {"fontsize": 6.5, "transform": ax.get_yaxis_transform()}
+        if not beside:
+            # above the band of the margin
+            text["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
         if beside:
             ax.text(0, place, effect.name, va="center", **text)
             ax.text(1.01, place, effect.text, va="center", **text)
@@ -200,7 +205,8 @@ def _effects(ax: Axes, frame: pd.DataFrame, *, beside: bool) -> None:
     ax.spines["left"].set_visible(False)
     ax.grid(visible=False)
     # on the left there is room for names
-    ax.set(xlim=(-REACH - 1 if beside else -REACH, REACH), xlabel=style.heading("glance", "axis"))
+    axis = style.heading("glance", "axis" if beside else "axis in a column")
+    ax.set(xlim=(-REACH - 1 if beside else -REACH, REACH), xlabel=axis)
     handles = outcome_handles(frame, 1.6)
     columns = len(handles) if beside else 3
     ax.figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=6.5)

@@ -200,7 +200,7 @@ def _factor_graph(ax: Axes, rows: pd.DataFrame, head: dict[str, Any]) -> None:
         ax.text(1.9, place - 0.2, f"×{message:.2f}", ha="center", va="top", fontsize=6)
     ax.plot(4.1, middle, "o", color="black", markersize=7)
     ax.text(4.35, middle, f"$b_j(k)$,\n$k$ = {key}", ha="left", **look)
-    product = f"all {head['tokens'] - 1} rows:\n×{head['product']:.2f}"
+    product = f"the {head['tokens'] - 1} other rows:\n×{head['product']:.2f}"
     ax.text(3.1, middle + 0.95, product, ha="center", va="bottom", fontsize=7)
     ax.text(0, -0.65, "$A_{ik}$ in panel a", ha="center", va="top", fontsize=7)
     ax.text(1.3, -0.65, r"$\psi$: 1 on equal keys, else $e^{\lambda}$;", va="top", fontsize=7)
@@ -243,7 +243,7 @@ def plot_tokens(frame: pd.DataFrame, width: float) -> Figure:
         look = style.LOOKS[name]
         ax.plot(rows[column], places, look.marker, color=look.colour, ms=4, mew=0)
         align = "left" if first[column] == first[["before", "after"]].max() else "right"
-        ax.text(first[column], -0.55, title, color=look.colour, ha=align, fontsize=7)
+        ax.text(first[column], -0.55, title, color=look.text, ha=align, fontsize=7)
     ax.axvline(1, color="0.5", lw=0.8, ls=":", zorder=0)
     names = [f"{token} ({count})" for token, count in zip(rows["token"], rows["count"])]
     style.rows(ax, names, 1.4)

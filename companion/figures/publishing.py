@@ -90,7 +90,7 @@ def _save(plot: drawing.Plot, frame: pd.DataFrame, stem: Path, form: Form) -> Sa
         heads = [ax.get_title("left") for ax in figure.axes]
         if form.bare:
             _bare(figure)
-        figure.draw_without_rendering()
+        style.fit(figure)
     # "none" leaves a placeholder, with which every save draws twice
     figure.set_layout_engine(None)
     for ax in figure.axes:
@@ -288,7 +288,7 @@ def redrawn(number: int | str, folder: str | Path, width: float = style.PAGE) ->
     if name in manifest["entries"]:
         frame = drawing.read(number, Path(folder, f"{name}.csv"))
         with style.paper():
-            figure = drawing.lookup(number).plot(frame, width)
+            figure = style.fit(drawing.lookup(number).plot(frame, width))
             figure.savefig(picture, format="png", dpi=150, metadata=METADATA["png"])
     return _show(number, manifest, picture)
 

@@ -27,8 +27,8 @@ SHEET, CAPTIONS = (Path(__file__).with_name(name) for name in ("paper.mplstyle",
 COLUMN, PAGE = 3.03, 6.3
 # of a heading, per inch of panel
 LETTERS = 16
-# of a panel whose heading has the usual size
-LEAST_INCHES = 2.0
+# dots of a picture that stay empty beside a heading
+EDGE = 4
 # numbers of a logarithmic axis as they are read, "1,000", and not as powers of ten
 PLAIN = "{x:,g}"
 # between two names beside an axis, of its height
@@ -55,6 +55,14 @@ def contrast(colour: Any) -> float:
     return 1.05 / (luminance + 0.05)
 
 
+def ink(colour: Any) -> str:
+    """Return a colour as text: darkened until its contrast with white reaches `READABLE`."""
+    red, green, blue = mpl.colors.to_rgb(colour)
+    while contrast((red, green, blue)) < READABLE:
+        red, green, blue = (0.97 * part for part in (red, green, blue))
+    return mpl.colors.to_hex((red, green, blue))
+
+
 def tint(colour: str, share: float = 0.25) -> str:
     """Return a colour mixed with white, of which `share` is the colour."""
     return mpl.colors.to_hex([1 - share * (1 - part) for part in mpl.colors.to_rgb(colour)])
@@ -70,11 +78,8 @@ class Look(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The colour as text: darkened until its contrast with white reaches `READABLE`."""
-        red, green, blue = mpl.colors.to_rgb(self.colour)
-        while contrast((red, green, blue)) < READABLE:
-            red, green, blue = (0.97 * part for part in (red, green, blue))
-        return mpl.colors.to_hex((red, green, blue))
+        """The colour as text."""
+        return ink(self.colour)
 
 
 LOOKS = {
@@ -145,8 +150,8 @@ def heading(figure: int | str, which: int | str, **numbers: Any) -> str:
 
 
 def head(ax: Axes, letter: str, text: str) -> Axes:
-    """Head a panel with its bold letter (none if empty) and what it shows, broken to the width it
-    has.
+    """Head a panel with its bold letter (none if empty) and what it shows, broken to about the
+    width it has; `fit` breaks it to what the layout leaves.
     """
     place = ax.get_subplotspec()
     share = len(place.colspan) / place.get_gridspec().ncols
@@ -160,11 +165,35 @@ def head(ax: Axes, letter: str, text: str) -> Axes:
     words = fill(f"{letter}  {text}" if letter else text, max(14, int(LETTERS * inches)))
     if letter:
         words = rf"$\bf{{{letter}}}$" + words[1:]
-    title = ax.set_title(words, loc="left", pad=4)
-    if inches < LEAST_INCHES:
-        # two panels in a column: a unit would leave the page
-        title.set_fontsize(0.92 * title.get_fontsize())
+    ax.set_title(words, loc="left", pad=4)
     return ax
+
+
+def fit(figure: Figure) -> Figure:
+    """Lay a figure out and break each heading anew where its line would reach the next panel's
+    heading or leave the page.
+    """
+    figure.draw_without_rendering()
+    headed_axes = [ax for ax in figure.axes if ax.get_title("left")]
+    for ax in headed_axes:
+        box = ax.get_window_extent()
+        right = figure.bbox.x1 - EDGE
+        for other in headed_axes:
+            beside = other.get_window_extent()
+            if beside.x0 > box.x0 and beside.y0 < box.y1 and beside.y1 > box.y0:
+                right = min(right, beside.x0 - 3 * EDGE)
+        text = ax.get_title("left").replace("\n", " ")
+        title = ax.set_title("", loc="left", pad=4)
+        lines = [""]
+        for word in text.split(" "):
+            title.set_text(f"{lines[-1]} {word}".lstrip())
+            if lines[-1] and box.x0 + title.get_window_extent().width > right:
+                lines.append(word)
+            else:
+                lines[-1] = title.get_text()
+        title.set_text("\n".join(lines))
+    figure.draw_without_rendering()
+    return figure
 
 
 def change(value: float, low: float, high: float, digits: int = 2) -> str:

@@ -169,7 +169,7 @@ def figure(**asked: Any) -> None:
     """Draw a single figure for reuse.
 
     NUMBER is 1 to 9, or glance, differences, gains, length, retrofit, decoders, hops, learning,
-    tokens, claims.
+    rates, dose, tokens, claims.
     """
     _single("figure", **asked)
 

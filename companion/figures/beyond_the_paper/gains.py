@@ -95,15 +95,17 @@ def gain_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
         PAPER: ("0.55", "o", 0.2, "paper, items alone"),
         OURS: (style.LOOKS["high"].colour, "s", -0.2, "ours"),
     }
-    for line, (name, (colour, marker, apart, label)) in enumerate(looks.items()):
+    for edge, (name, (colour, marker, apart, label)) in zip((1, 0), looks.items()):
         for row in frame[frame["of"] == name].itertuples():
             place = tasks.index(row.task) + apart
             face = "white" if row.runs == 1 else colour
             ax.hlines(place, row.low, row.high, color=colour, lw=0.9)
             ax.plot(row.gain, place, marker, color=colour, ms=4, mfc=face, mew=0.9)
-        text = {"color": colour, "ha": "right", "fontsize": 7, "transform": ax.transAxes}
-        ax.text(0.99, 0.03 + 0.06 * line, label, **text)
-    style.rows(ax, [f"{task} ({seeds[task]})" if task in seeds else task for task in tasks])
+        # above the first row, where no interval lies
+        text = {"color": style.ink(colour), "fontsize": 7, "transform": ax.get_yaxis_transform()}
+        ax.text(edge, -0.75, label, ha="right" if edge else "left", **text)
+    names = [f"{task} ({seeds[task]})" if task in seeds else task for task in tasks]
+    style.rows(ax, names, above=1.2)
     ax.set_xlabel("High − Original (points)")
     return ax
 

@@ -142,7 +142,7 @@ def layer_axes(
             middle = curves.index[len(curves) // 2]
             place = (middle, curves.loc[middle, side])
             offset = (0, 4 if side == "softmax" else -10)
-            text = {"ha": "center", "color": colour, "fontsize": 7}
+            text = {"ha": "center", "color": style.ink(colour), "fontsize": 7}
             ax.annotate(name, place, offset, textcoords="offset points", **text)
     ax.margins(y=0.15)
     ax.set(xlabel="Layer", ylabel=MEASURES[measure], xticks=curves.index)
