@@ -368,3 +368,11 @@ def test_every_seed_trains_on_stories_of_its_own(tmp_path, monkeypatch):
     for seed in (1, 2):
         multihop.run(chosen, 1, "original", seed, tmp_path)
     assert drawn[0][0] != drawn[1][0] and [seed for _, seed in drawn] == [1, 2]
+
+
+def test_a_round_at_no_strength_has_no_way_left():
+    sink = torch.full((8, 8), 1 / 16, dtype=torch.float64)
+    sink[:, 0] = 9 / 16
+    (row,) = message_rounds.one_round(sink, [0.0]).itertuples()
+    assert row.left == row.still == 0
+    assert row.before == row.after == row.settled

@@ -53,7 +53,7 @@ def one_round(
 
     Columns: strength, left (distance from the settled beliefs after one round over that before it,
         above 1 is farther), still (what the last round moves over the whole distance: 0 where
-        settled), and before, after, settled: the column sum of the key with the largest in
+        settled; both are 0 at a strength of 0, which moves nothing), and before, after, settled: the column sum of the key with the largest in
         `attention`, 0 to L, mean over matrices.
     """
     rows = []
@@ -64,7 +64,8 @@ def one_round(
             for n in (most - 1, most)
         )
         after = saobp.refine(attention, "high", strength)
-        distance = moved(attention, settled)
+        # at a strength of 0 there is no way to go, and nothing of it is left
+        distance = moved(attention, settled) or 1.0
         row = {
             "strength": strength,
             "left": moved(after, settled) / distance,
