@@ -102,6 +102,7 @@ def sparsity(frame: pd.DataFrame, width: float) -> Figure:
     for name, matrix in (("a", before), ("b", after)):
         maps.map_axes(axes[name], matrix, tokens, PowerNorm(0.5, 0, before.max()))
         axes[name].tick_params(labelsize=4)
+        axes[name].set_xlabel("Key, before the step" if name == "a" else "Key, after it")
         if not wide:
             # names of tokens would lie on each other
             axes[name].set(xticks=[], yticks=[])

@@ -118,10 +118,10 @@ def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:
         ax.plot(run["gtd"], run["score"], color=look.colour, lw=0.5, alpha=0.35, zorder=1)
         dots = {"color": look.colour, "marker": look.marker, "alpha": 0.7, "lw": 0}
         ax.scatter(run["gtd"], run["score"], s=sizes, zorder=2, **dots)
-    ax.set(xlabel="Mean GTD", ylabel="Perplexity" if task == "wikitext" else "Score (%)")
     seeds = labels.counted(points["seed"].nunique(), "seed")
-    note = style.minus(f"{seeds}\nthe paper: r {paper(task):.2f}")
-    ax.text(1, 0.03, note, ha="right", va="bottom", fontsize=6.5, transform=ax.transAxes)
+    beside = style.minus(f"Mean GTD ({seeds}; the paper: r {paper(task):.2f})")
+    name = trajectories.FOLLOWED[task]
+    ax.set(xlabel=beside, ylabel=name if task == "wikitext" else f"{name} (%)")
     if task == "wikitext":
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -31,11 +32,15 @@ from companion.figures.beyond_the_paper import (
 from companion.records.schema import Record
 from companion.setup import labels, paths
 from companion.setup.studies import FRESH_ENCODERS
-from companion.setup.tasks_and_metrics import GRAPHS_OF
+from companion.setup.tasks_and_metrics import GRAPHS_OF, TASKS
 from companion.statistics import estimates, trajectories
 from companion.tables import captions, render
 
 Number = int | str
+# columns of text in which anything may stand
+FREE = ("model", "run", "study", "token", "name", "text", "device", "kernel")
+# columns in which more may stand than in the tracked file
+NAMES = {"algorithm": labels.ALGORITHMS, "task": TASKS}
 # of a width in inches
 Plot = Callable[[pd.DataFrame, float], Figure]
 
@@ -192,10 +197,11 @@ def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
 def read(number: Number, file: Path) -> pd.DataFrame:
     """Read the numbers of a figure from somebody's CSV, which has the columns of the tracked one.
 
-    Raises ValueError that names the file and the columns that it lacks.
+    Raises ValueError that names the file, its column and what may stand there.
     """
     lookup(number)
-    needed = pd.read_csv(paths.figures() / f"{stem(number)}.csv", nrows=5)
+    # Figure 9 is Figure 3 of larger models, and not tracked
+    needed = pd.read_csv(paths.figures() / f"{stem(3 if number == 9 else number)}.csv")
     try:
         # not unpacked: a small file may hold gigabytes
         frame = pd.read_csv(file, compression=None)
@@ -205,9 +211,32 @@ def read(number: Number, file: Path) -> pd.DataFrame:
         raise ValueError(
             f"--data: {file} lacks the columns {', '.join(lost)} of {stem(number)}.csv"
         )
+    if frame.empty:
+        raise ValueError(f"--data: {file} has no rows below its header")
+    for name in needed:
+        if fault := _fault(frame[name], needed[name]):
+            raise ValueError(f"--data: {file}, column {name}: {fault}")
     if "seed" in frame:
         frame = frame.astype({"seed": "Int64"})
     return frame
+
+
+def _fault(column: pd.Series, tracked: pd.Series) -> str:
+    """What is wrong in a column beside the tracked one of its name, empty if nothing."""
+    filled = column.dropna()
+    if len(filled) < len(column) and tracked.notna().all():
+        return "a cell is empty; fill it"
+    if not pd.api.types.is_numeric_dtype(tracked):
+        allowed = {*tracked.dropna(), *NAMES.get(str(tracked.name), ())}
+        unknown = [] if tracked.name in FREE else [word for word in filled if word not in allowed]
+        return f"{unknown[0]!r} is none of {', '.join(sorted(allowed))}" if unknown else ""
+    values = pd.to_numeric(filled, errors="coerce")
+    bad = filled[~np.isfinite(values)]
+    if len(bad):
+        return f"{str(bad.iloc[0])!r} is no finite number"
+    whole = tracked.name == "seed" or tracked.dtype.kind == "i"
+    parts = filled[values % 1 != 0] if whole else filled[:0]
+    return f"{str(parts.iloc[0])!r} is no whole number" if len(parts) else ""
 
 
 def caption(number: Number, frame: pd.DataFrame) -> str:

@@ -210,14 +210,13 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
         names.append(TASKS[task].title + f"\n{labels.model_title(model)}" * several)
         for panel, about in PANELS.items():
             points = grid[grid["panel"] == panel]
-            title = f"{about.title} ({about.unit})" if about.unit else about.title
             over = changes(points)[ENDS].itertuples(index=False)
             change = [style.change(*row, about.digits) for row in over]
-            draws.append((": ".join([title, *change]), level_axes, points, about))
+            draws.append((": ".join([about.title, *change]), level_axes, points, about))
     rows = ceil(len(draws) / (4 if width >= style.NARROW else 2))
     figure = style.headed(width, min(1.9, 7 / rows), draws, columns=4)
     for ax, name in zip(figure.axes[:: len(PANELS)], names):
-        ax.set_ylabel(name)
+        ax.set_ylabel(f"{name}\n{ax.get_ylabel()}")
     handles = []
     for name in labels.ALGORITHMS:
         if name in set(frame["algorithm"]):
@@ -236,5 +235,6 @@ def level_axes(ax: Axes, frame: pd.DataFrame, about: Panel) -> None:
         ax.plot(points["x"], points["value"], zorder=front, **style.line_style(algorithm))
     several = about.axis == "Head" and frame["runs"].max() > 1
     ax.set_xlabel("Head, lowest first" if several else about.axis)
+    ax.set_ylabel(f"{about.title}\n({about.unit})" if about.unit else about.title, fontsize=7)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
     style.at_least(ax, "y", about.least)

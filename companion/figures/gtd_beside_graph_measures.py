@@ -25,6 +25,8 @@ TITLES = {
     "clustering_onnela": "Clustering (Onnela)",
     "betweenness": "Betweenness",
 }
+# in headings
+SHORT = {name: title.partition(" (")[2].rstrip(")") or title for name, title in TITLES.items()}
 # measured on every sample of a head; the other one is a head's mean over samples
 BY_SAMPLE = {"clustering_barrat": "clustering", "betweenness": "betweenness"}
 # the paper's r; of which clustering is open
@@ -102,16 +104,28 @@ def over_seeds(frame: pd.DataFrame, measure: str) -> Estimate | None:
     """
     runs = of_runs(frame)
     runs = runs[runs["measure"] == measure].dropna(subset="r")
-    seeds = runs.groupby("algorithm")["seed"].agg(set)
-    names = [name for name in labels.PAPER_ALGORITHMS if name in seeds]
+    names = pooled(runs)
     if not names:
         return None
-    first = "high" if "high" in names else names[0]
-    names = [name for name in names if seeds[name] == seeds[first]]
     alike = runs[runs["algorithm"].isin(names)]
     z = np.arctanh(alike["r"].clip(-NEARLY_ONE, NEARLY_ONE))
     by_seed = [list(values) for _, values in z.groupby(alike["seed"])]
     return gtd_correlations.over_heads(by_seed, alike["n"].median())
+
+
+def pooled(runs: pd.DataFrame) -> list[str]:
+    """The paper's algorithms that have the seeds of High, or of the first where High was not run."""
+    seeds = runs.dropna(subset="r").groupby("algorithm")["seed"].agg(set)
+    names = [name for name in labels.PAPER_ALGORITHMS if name in seeds]
+    if not names:
+        return []
+    first = "high" if "high" in names else names[0]
+    return [name for name in names if seeds[name] == seeds[first]]
+
+
+def sides(frame: pd.DataFrame) -> str:
+    """Of which algorithms r is given: "Original and High"."""
+    return labels.joined([labels.algorithm_title(name) for name in pooled(of_runs(frame))])
 
 
 def paper(measure: str) -> float:
@@ -120,15 +134,18 @@ def paper(measure: str) -> float:
 
 
 def where(r: Estimate | None, theirs: float) -> str:
-    """Whether an r's interval, to the digits that are read, lies "below" the paper's r, "above" it
-    or holds it ("at"); "alone" of one seed, "none" without an r.
+    """Whether an r's interval lies "below" the paper's r, "above" it or holds it ("at"); "just
+    below" or "just above" where both read alike; "alone" of one seed, "none" without an r.
     """
     if r is None:
         return "none"
     if r.seeds < 2:
         return "alone"
-    low, high = round(r.low, 2), round(r.high, 2)
-    return "below" if high < theirs else "above" if low > theirs else "at"
+    if r.high < theirs:
+        return "below" if round(r.high, 2) < round(theirs, 2) else "just below"
+    if r.low > theirs:
+        return "above" if round(r.low, 2) > round(theirs, 2) else "just above"
+    return "at"
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
@@ -141,13 +158,14 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
         "paper_betweenness": paper("betweenness"),
         "seeds": labels.counted(max((estimate.seeds for estimate in known), default=0), "seed"),
         "algorithms": runs["algorithm"].nunique(),
+        "sides": sides(frame),
     }
 
 
 def heading(frame: pd.DataFrame, measure: str) -> str:
     """Where the interval of r lies beside the paper's."""
     r, theirs = over_seeds(frame, measure), paper(measure)
-    return style.heading(2, where(r, theirs), title=TITLES[measure], r=r, paper=theirs)
+    return style.heading(2, where(r, theirs), title=SHORT[measure], r=r, paper=theirs)
 
 
 def original(frame: pd.DataFrame, width: float) -> Figure:
@@ -159,7 +177,8 @@ def original(frame: pd.DataFrame, width: float) -> Figure:
         draws.append((heading(frame, measure), _cloud, cells, measure))
         if where(over_seeds(frame, measure), paper(measure)) == "at":
             covering.append(title)
-    draws.append((style.heading(2, "held", held=covering), _strip, frame, list(TITLES)))
+    held = style.heading(2, "held", held=covering, sides=sides(frame))
+    draws.append((held, _strip, frame, list(TITLES)))
     figure = style.headed(width, 2.0 if width >= style.NARROW else 1.72, draws, columns=2)
     for ax, measure in zip(figure.axes, TITLES):
         ax.set(xlabel="GTD", ylabel=TITLES[measure])
@@ -183,7 +202,9 @@ def every(frame: pd.DataFrame, width: float) -> Figure:
         _strip(
             axes[2], frame[frame["algorithm"] == name], list(TITLES), named=width >= style.NARROW
         )
-        axes[0].set_ylabel(labels.algorithm_title(name), color=style.LOOKS[name].text)
+        named = {"color": style.LOOKS[name].text, "fontsize": 7}
+        axes[0].set_ylabel(f"{labels.algorithm_title(name)}\nClustering", **named)
+        axes[1].set_ylabel("Betweenness", fontsize=7)
         if row == len(shown) - 1:
             axes[0].set_xlabel("GTD")
             axes[1].set_xlabel("GTD")
@@ -274,6 +295,10 @@ def _strip(ax: Axes, frame: pd.DataFrame, measures: Sequence[str], *, named: boo
             ax.plot(r.value, place - 0.18, "o", color="black", ms=3)
         ax.vlines(paper(measure), place - 0.36, place + 0.36, color=style.PAPER, lw=1.6)
     ax.axvline(0, color="0.5", lw=0.8, ls=":")
+    if several:
+        mean = {"ha": "left", "va": "bottom", "fontsize": 6.5, "transform": ax.transAxes}
+        ax.text(0.01, 0.01, f"black: mean of {sides(frame)}", **mean)
     short = {"clustering_barrat": "CC", "clustering_onnela": "Onnela", "betweenness": "BC"}
-    style.rows(ax, [TITLES[name] if named else short[name] for name in measures], 0.5, 0.5)
+    names = [TITLES[name] if named else short[name] for name in measures]
+    style.rows(ax, names, 0.5, 0.9 if several else 0.5)
     ax.set(xlim=(-1, 1), xlabel="Pearson's r with GTD" if named else "r with GTD")

@@ -493,8 +493,10 @@ def test_r_of_a_seed_is_pearson_s_over_its_heads_and_every_point_is_in_a_cell():
     ("r", "place"),
     [
         (Estimate(0.5, 0.3, 0.68, 7), "below"),
-        # as it is read, 0.70
-        (Estimate(0.5, 0.3, 0.697, 7), "at"),
+        # is read as 0.70
+        (Estimate(0.5, 0.3, 0.697, 7), "just below"),
+        (Estimate(0.5, 0.3, 0.703, 7), "at"),
+        (Estimate(0.9, 0.703, 0.95, 7), "just above"),
         (Estimate(0.9, 0.71, 0.95, 7), "above"),
         (Estimate(0.9, np.nan, np.nan, 1), "alone"),
         (None, "none"),
@@ -503,7 +505,8 @@ def test_r_of_a_seed_is_pearson_s_over_its_heads_and_every_point_is_in_a_cell():
 def test_an_interval_lies_below_the_papers_r_above_it_or_holds_it(r, place):
     assert graphs.where(r, 0.70) == place
     said = heading(2, place, title="Betweenness", r=r, paper=0.7)
-    assert ("0.70" in said) == (place in ("below", "above", "at"))
+    assert ("0.70" in said) == (place not in ("alone", "none"))
+    assert ("just" in said) == place.startswith("just")
 
 
 def test_r_over_seeds_is_of_the_algorithms_that_have_the_same_seeds_as_high():
@@ -522,6 +525,57 @@ def test_a_bare_figure_keeps_the_letters_of_its_panels_and_no_title(records):
         publishing._bare(figure)
     titles = [ax.get_title("left") for ax in figure.axes]
     assert titles[:2] == [r"$\bf{a}$", r"$\bf{b}$"] and "" not in titles
+
+
+# of a figure without titles, in the order of its panels
+QUANTITIES = {
+    2: ["Clustering (Barrat)", "Clustering (Onnela)", "Betweenness", "Pearson's r"],
+    3: ["Perplexity", "SST2", "HellaSwag", "RACE-Middle"],
+    4: ["RACE-Middle", "GTD", "Indirect entropy", "Mean entropy", "Last-layer entropy"],
+    5: ["Original", "Clustering", "Betweenness", "r with GTD"],
+    6: ["before the step", "after it", "Sparsity"],
+    7: ["SQuAD", "GTD", "Indirect entropy", "Mean entropy", "Last-layer entropy"],
+    8: ["SST2", "GTD", "Indirect entropy", "Mean entropy", "Last-layer entropy"],
+    "dose": ["MiniLM", "SmolLM2", "column sum", "cosine", "Loss"],
+    "hops": ["2 layers", "4 layers", "Three-hop"],
+    "learning": ["2 layers", "4 layers", "Three-hop"],
+}
+
+
+@pytest.mark.parametrize("number", QUANTITIES)
+def test_a_bare_figure_still_says_what_each_panel_measures(number):
+    frame = figures.read(number, paths.figures() / f"{figures.stem(number)}.csv")
+    with style.paper():
+        figure = drawing.lookup(number).plot(frame, style.COLUMN)
+        publishing._bare(figure)
+    said = " ".join(text.get_text() for text in figure.findobj(mpl.text.Text)).replace("\n", " ")
+    assert [name for name in QUANTITIES[number] if name not in said] == []
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "fault"),
+    [
+        ("algorithm", "Hgih", "column algorithm: 'Hgih' is none of eigen_reg, .*original"),
+        ("task", "mnist", "column task: 'mnist' is none of .*race"),
+        ("panel", "colour", "column panel: 'colour' is none of entropy"),
+        ("value", "high", "column value: 'high' is no finite number"),
+        ("value", "inf", "column value: 'inf' is no finite number"),
+        ("value", "", "column value: a cell is empty"),
+        ("seed", "45.5", "column seed: '45.5' is no whole number"),
+    ],
+)
+def test_a_wrong_cell_of_somebodys_csv_is_named_with_what_may_stand_there(
+    column, value, fault, tmp_path
+):
+    tracked = pd.read_csv(paths.figures() / "figure4.csv", dtype=str)
+    tracked.loc[3, column] = value
+    tracked.to_csv(tmp_path / "my.csv", index=False)
+    with pytest.raises(ValueError, match=f"my.csv, {fault}") as raised:
+        figures.read(4, tmp_path / "my.csv")
+    assert "\n" not in str(raised.value)
+    tracked[:0].to_csv(tmp_path / "my.csv", index=False)
+    with pytest.raises(ValueError, match="my.csv has no rows"):
+        figures.read(4, tmp_path / "my.csv")
 
 
 def test_rounding_is_not_blown_up_to_a_difference():

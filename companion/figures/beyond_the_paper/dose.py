@@ -73,7 +73,8 @@ def curve_axes(ax: Axes, frame: pd.DataFrame, curve: str, axis: str, model: str)
     ax.axhline(level, color="0.5", lw=0.6, ls=":", zorder=0)
     ax.set(xscale="log", xlabel=OVER[axis])
     if axis == "λ":
-        ax.set_ylabel(SINK if curve == "sink" else HARMS[model])
+        name = labels.model_title(model).partition("-")[0]
+        ax.set_ylabel(f"{name}\n{SINK if curve == 'sink' else HARMS[model]}")
     if curve == "sink":
         ax.set_ylim(0, 1.02)
     ax.xaxis.set_major_formatter(style.PLAIN)

@@ -101,8 +101,10 @@ def _ends(ax: Axes, frame: pd.DataFrame, algorithms: Sequence[str]) -> None:
             named = style.LOOKS[algorithm].text
             ax.text(1.02, place, row["share"], va="center", color=named, **words)
     style.rows(ax, [labels.algorithm_title(name) for name in algorithms])
-    ax.set(xlim=(25, 103), xlabel="Three-hop questions right (%)")
-    ax.text(1.02, -0.75, f"≥ {accuracy_by_hops.KNOWN:g} %", color="0.3", va="bottom", **words)
+    depth = labels.counted(frame["layers"].iloc[0], "layer")
+    ax.set(xlim=(25, 103), xlabel=f"Three-hop questions right (%), {depth}")
+    lowest = len(algorithms) - 0.3
+    ax.text(1.02, lowest, f"≥ {accuracy_by_hops.KNOWN:g} %", color="0.3", va="top", **words)
 
 
 def curves(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -173,7 +175,10 @@ def plot_curves(frame: pd.DataFrame, width: float) -> Figure:
     for _, points in frame.groupby("layers"):
         title = style.heading("learning", 0, **lead(points.iloc[0]))
         draws.append((title, curve_axes, points))
-    return style.headed(width, 2.4, draws)
+    figure = style.headed(width, 2.4, draws)
+    for ax, depth in zip(figure.axes, sorted(frame["layers"].unique())):
+        ax.set_xlabel(f"Training step, {labels.counted(depth, 'layer')}")
+    return figure
 
 
 def curve_axes(ax: Axes, frame: pd.DataFrame, *, seeds: bool = True) -> Axes:
