@@ -78,7 +78,8 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
         name = trajectories.FOLLOWED[task]
         sign = scores.sign_of(r, paper(task))
         few = ", too few seeds" if sign == "few" else ""
-        texts.append(f"{name} {r.value:.2f}{few} ({paper(task):.2f})")
+        behind = labels.counted(r.seeds, "seed")
+        texts.append(f"{name} {r.value:.2f}, {behind}{few} ({paper(task):.2f})")
         if sign == "opposite":
             opposite.append(name)
     models = labels.joined([labels.model_title(name) for name in frame["model"].unique()])

@@ -87,6 +87,15 @@ def effects() -> list[dict[str, Any]]:
     return marks
 
 
+def studies() -> list[str]:
+    """The studies of the effects."""
+    keys = claims.read().set_index("claim")["key"]
+    return [
+        keys[effect].partition("/")[0] if isinstance(effect, str) else effect[0]
+        for effect in EFFECTS
+    ]
+
+
 def _effect(row: pd.Series, ends: Sequence[float], word: str, name: str) -> dict[str, Any]:
     digits = 2 if row["margin"] >= 0.1 else 3
     value, low, high = ends

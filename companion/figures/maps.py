@@ -222,6 +222,7 @@ def token_numbers(frame: pd.DataFrame) -> dict[str, Any]:
         "first": first,
         "second": second,
         "tokens": len(frame),
+        "occurrences": frame["count"].sum(),
         "end": end,
         "lose": (frame["change"] < 0).sum(),
     }

@@ -17,13 +17,12 @@ import PIL.Image
 from matplotlib.figure import Figure
 
 from companion import tables
-from companion.figures import drawing, style
+from companion.figures import drawing, glance, style
 from companion.figures.beyond_the_paper import claims
 from companion.records.schema import Record
 from companion.results import claims as fifteen
 from companion.results import table
-from companion.setup import environment, paths
-from companion.statistics import estimates
+from companion.setup import environment, labels, paths
 from companion.tables import captions, render
 
 FORMATS = ("pdf", "svg", "png", "csv")
@@ -141,7 +140,6 @@ def publish(
         (number, origin(number, records, others), drawing.stem(number))
         for number in drawing.FIGURES
     ]
-    drawn += [(n, drawing.relevant(n, others), name) for n, name in beside(records, others).items()]
     draws, missing, written = {}, {}, {}
     if with_claims:
         written |= {"results": [table.write(folder)], "claims": fifteen.write(folder)}
@@ -163,6 +161,9 @@ def publish(
             title, caption = drawing.words(number)["title"], drawing.caption(number, frame)
             entries[name] = provenance(behind) | {"title": title, "caption": caption}
             draws[name] = (drawing.lookup(number).plot, frame)
+            if number == "glance":
+                studies = {entries[name]["study"], *glance.studies()}
+                entries[name]["study"] = labels.joined(sorted(studies))
     for number in tables.TABLES:
         written[f"table{number}"] = tables.write(number, records, folder, first=first)
     for name, saved in _both_widths(draws, folder, formats).items():
@@ -234,18 +235,6 @@ def _both_widths(
             files = files + columns[name].result()[0]
         saved[name] = (files, heads)
     return saved
-
-
-def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:
-    """The figures that both can draw, with the name of the one of `others`:
-    "figure-strength-stories".
-    """
-    names = {}
-    for number in drawing.OUR_OWN:
-        theirs = drawing.relevant(number, others)
-        if theirs and drawing.relevant(number, records):
-            names[number] = f"{drawing.stem(number)}-{estimates.study_of(theirs)}"
-    return names
 
 
 def origin(number: int | str, records: Sequence[Record], others: Sequence[Record]) -> list[Record]:

@@ -17,13 +17,13 @@ from companion.tables.render import Table, refuse_unknown
 # what makes it, and the stages of the records that it reads
 TABLES = {
     1: (scores.table, ("pretrain", "attention", "finetune")),
-    2: (scores.table, ("pretrain", "finetune")),
+    2: (scores.table, ("finetune",)),
     3: (scores.table, ("pretrain", "finetune")),
     4: (sizes_schedules_cost.of_settings, ("pretrain",)),
     5: (sizes_schedules_cost.of_settings, ("pretrain",)),
     6: (scores.correlations, ("pretrain", "finetune", "attention")),
     7: (scores.table, ("pretrain", "decoder")),
-    8: (scores.table, ("pretrain", "finetune")),
+    8: (scores.table, ("finetune",)),
     9: (sizes_schedules_cost.of_cost, ("cost",)),
 }
 FORMATS = {"csv": Table.to_csv, "md": Table.to_markdown, "tex": Table.to_latex}

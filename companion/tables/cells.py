@@ -21,6 +21,7 @@ SIGNS = {
     "below bag of words": "¶",
     "opposite sign": "‖",
     "says nothing": "°",
+    "not run": "#",
 }
 
 

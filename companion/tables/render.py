@@ -159,13 +159,17 @@ class Table:
             if cell.ran and cell.reason:
                 said.append(f"{' '.join(self.rows[row])}, {self.columns[key]}: {cell.reason}")
             elif cell.published and not cell.ran:
-                missing[cell.reason][self.rows[row][0]] = None
+                lines = missing[cell.reason].setdefault(row[0], {})
+                lines["".join(self.rows[row][1:])] = None
         quoted = {row[1:2]: cell.reason for (row, _), cell in self.cells.items() if cell.published}
         for name, (head, text) in captions.of()["beside"].items():
             if ("", head) in shown.columns:
                 said.append(f"{head}: {', '.join(filter(None, [text, quoted.get((name,))]))}")
         if missing:
-            reasons = [f"{reason} ({', '.join(models)})" for reason, models in missing.items()]
+            reasons = [
+                f"{reason} ({'; '.join(self._whose(*model) for model in models.items())})"
+                for reason, models in missing.items()
+            ]
             said.append(f"not run: {'; '.join(reasons)}; SCALE.md has the commands")
         if self.side_by_side:
             every = dict.fromkeys(self.rows[row][1] for row, _ in self.of_models)
@@ -174,6 +178,16 @@ class Table:
                 f"in the CSV alone: {labels.joined(['differences from Original', *left_out])}"
             )
         return said + ([f"study {labels.joined(self.studies)}"] if self.studies else [])
+
+    def _whose(self, model: str, lines: Collection[str]) -> str:
+        """A model, or some algorithms of it: "BERT-Mini", "Low and ElemMul of BERT-Mini"."""
+        every = {
+            "".join(self.rows[row][1:])
+            for (row, _), cell in self.of_models.items()
+            if row[0] == model and cell.published
+        }
+        title = labels.model_title(model)
+        return title if every == {*lines} else f"{labels.joined([*lines])} of {title}"
 
     def data(self) -> pd.DataFrame:
         """One row per cell, for reuse in another analysis.

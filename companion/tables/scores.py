@@ -22,6 +22,8 @@ from companion.tables import captions
 from companion.tables.cells import Cell
 from companion.tables.render import Table
 
+# of Table 3 as the paper has it
+SMALL = labels.model_title("small")
 # columns that are no task
 AVERAGE, PERPLEXITY = "glue", "perplexity"
 # table -> the paper's column -> a task, `AVERAGE`, `PERPLEXITY` or a measure of attention
@@ -95,13 +97,20 @@ def table(number: int, records: Sequence[Record], published: Published) -> Table
         cells[(model, name), key] = make(records, printed, model, name, kind)
     for row, make in [*beside.items()][: BESIDE[number]]:
         cells |= {(row, key): make(records, kind) for key, kind in COLUMNS[number].items()}
+    called = _titles(row for row, _ in cells)
+    if number == 3:
+        # the paper has one size there
+        for row in rows:
+            model, *line = called[row[:2]]
+            if labels.size(row[0]) != "small":
+                called[row[:2]] = (f"the paper: {SMALL}; ours: {model}", *line)
     titles = {
         key: TASKS[kind].title if kind in TASKS else key for key, kind in COLUMNS[number].items()
     } | TITLES
     return Table(
         number,
         titles,
-        _titles(row for row, _ in cells),
+        called,
         cells,
         "Measure" if number == 1 else "Task",
         [labels.algorithm_title(name) for name in SHOWN.get(number, labels.PAPER_ALGORITHMS)],

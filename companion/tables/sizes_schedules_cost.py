@@ -60,7 +60,8 @@ def of_settings(number: int, records: Sequence[Record], published: Published) ->
         settings = [settings_of_run(run) for run in runs] or planned_settings(model)
         used = [_printed(name, each[name]) for each in settings]
         ours = ", ".join(dict.fromkeys(used))
-        cells[(model,), key] = Cell(printed, ours)
+        flags = () if runs else ("not run",)
+        cells[(model,), key] = Cell(printed, ours, flags=flags)
     titles = {key: title for key, (title, _) in SETTINGS[number].items()}
     rows = {row: (labels.model_title(*row),) for row, _ in cells}
     return Table(number, titles, rows, cells, "Setting")

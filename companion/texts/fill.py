@@ -106,11 +106,17 @@ def _shown(name: str, entry: dict[str, Any]) -> dict[str, Any]:
         "caption": entry["caption"],
         "alt": "; ".join(entry.get("heads", [])) or entry["title"],
         "picture": picture,
-        "study": entry.get("study", "all that are tracked"),
+        "study": _studies(entry),
         "files": files,
         "latex": latex,
         "reason": "",
     }
+
+
+def _studies(entry: dict[str, Any]) -> str:
+    """The studies behind an entry of the manifest, or what it shows instead."""
+    studies = entry.get("study", "all that are tracked")
+    return "a public model" if studies == "none" else studies
 
 
 def notebooks() -> dict[str, dict[str, str]]:

@@ -782,8 +782,6 @@ def test_a_figure_is_of_its_own_records_else_of_another_study_s(small):
         controlled
     ], "no exam"
     assert figures.origin("length", small, [controlled])[0]["study"] == "smoke"
-    assert publishing.beside([*small, own], [controlled])["hops"] == "figure-hops-stories"
-    assert not publishing.beside(small, [controlled])
 
 
 def test_the_tracked_figures_are_what_the_tracked_records_give(tmp_path, monkeypatch):

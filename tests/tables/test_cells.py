@@ -188,3 +188,20 @@ def test_a_correlation_that_is_none_is_undefined_in_the_figure_and_says_why_in_t
     monkeypatch.setattr(trajectories, "checkpoints", lambda *_: frame)
     cell = tables.table(6, [examples.pretrain("mini")]).cells[("mini", "gtd-checkpoints"), "sst2"]
     assert cell.ours is None and lacks in cell.reason
+
+
+def test_a_reason_names_the_algorithms_that_lack_a_run_of_a_model_whose_others_have_one():
+    runs = [examples.attention("mini", name) for name in ("original", "high")]
+    (reasons,) = [note for note in tables.table(1, runs).notes() if note.startswith("not run: ")]
+    assert "no attention run (Low and ElemMul of BERT-Mini; BERT-Small; BERT-Medium)" in reasons
+
+
+def test_settings_without_a_run_are_marked_and_table_3_names_both_sizes():
+    run = examples.pretrain("mini", "high", 42)
+    for number in (4, 5):
+        table = tables.table(number, [run])
+        marked = {row[0] for (row, _), cell in table.cells.items() if "#" in cell.texts()["Ours"]}
+        assert marked == {"small", "medium"}
+        assert "#: counted or configured, not run" in table.notes()
+    names = {titles[0] for row, titles in tables.table(3, [run]).rows.items() if row[0]}
+    assert names == {"the paper: BERT-Small; ours: BERT-Mini"}

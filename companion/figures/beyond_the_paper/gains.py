@@ -69,6 +69,8 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     for name in (PAPER, OURS):
         lows = known[known["of"] == name]["low"]
         counts |= {f"{name}_above": (lows > 0).sum(), f"{name}_tasks": len(lows)}
+    runs = frame.loc[frame["of"] == OURS, "runs"]
+    counts |= {"least": runs.min(), "most": runs.max()}
     return counts
 
 
