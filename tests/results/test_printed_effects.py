@@ -5,6 +5,7 @@ import re
 
 import nbformat
 import numpy as np
+import pandas as pd
 import pytest
 
 from companion.figures import correlations
@@ -135,26 +136,75 @@ def test_the_words_of_a_title_are_true_of_its_interval(figure):
     assert [word for title in entries()[figure]["heads"] for word in wrong(title)] == []
 
 
-# that show what the texts decide by
-WITH_ROWS = [
-    name for name in entries() if re.match(r"figure(?:\d|-differences|-hops|-learning)", name)
-]
-# a number that is a name, or is drawn beside as many of its kind
-NAMED = re.compile(r"Layer \d+, head \d+|\d+ layers|\bSST2\b|λ = [\d.]+|[\d,]+ of \d+ above .*")
+# figure -> the keys of the rows that its titles and its caption are about
+ROWS = {
+    "figure1": r"example/",
+    "figure2": r"scratch/gtd-and-(clustering|betweenness)",
+    "figure3": r"(scratch|narrow)/gtd-and-",
+    "figure4": r"scratch/.*(gtd|entropy)",
+    "figure5": r"scratch/gtd-and-(clustering|betweenness)",
+    "figure6": r"scratch/.*sparsity|example/",
+    "figure7": r"scratch/.*(gtd|entropy)",
+    "figure8": r"scratch/.*(gtd|entropy)",
+    "figure-differences": r"scratch/.*(gtd|entropy)",
+    "figure-glance": r"example/|scratch/largest-column-sum/high-original",
+    "figure-gains": r"narrow/",
+    "figure-length": r"narrow/.*attention",
+    "figure-retrofit": r"retrofit-untrained/",
+    "figure-decoders": r"(decoders|narrow)/",
+    "figure-hops": r"hops/",
+    "figure-learning": r"hops/accuracy",
+    "figure-rates": r"learning/steps-to",
+    "figure-dose": r"spare/",
+    "figure-tokens": r"narrow/",
+}
+# a number that is a name, or counts what is drawn
+NAMED = re.compile(
+    r"[Ll]ayer \d+(?:, head \d+)?|\d+ layers|\bSST2\b|λ = [\d.]+|[\d,]+ of \d+ above .*|\(4 × 128\)"
+    r"|\d+ of \d+ intervals lies? above 0|\(paper: .*\)|at 8,192 tokens|Best rates: .*|\d+ (?:of \d+ )?planned effects.*"
+)
 
 
-@pytest.mark.parametrize("figure", WITH_ROWS)
-def test_every_number_of_a_title_is_that_of_a_row(figure):
+def own_rows(figure):
+    """The rows that a figure is about."""
     rows = table.read()
+    return rows[rows.index.str.match(ROWS[figure])]
+
+
+def test_every_figure_of_a_run_has_its_rows():
+    assert ROWS.keys() == entries().keys() - {"figure-claims"}
+    assert [name for name in ROWS if own_rows(name).empty] == []
+
+
+@pytest.mark.parametrize("figure", ROWS)
+def test_every_effect_and_number_of_a_title_is_that_of_a_row_about_the_figure(figure):
+    rows = own_rows(figure)
     known = rows[["estimate", "low", "high", "n"]].to_numpy(dtype=float).ravel()
-    known = np.append(known, printed())
+    known = np.append(known, printed() if "gtd-and" in ROWS[figure] else [])
     lost = []
     for title in entries()[figure]["heads"]:
+        for effect in EFFECT.finditer(title):
+            if alike(rows[["estimate", "low", "high"]], effect).empty:
+                lost.append((title, effect[0]))
         for text in re.findall(NUMBER, NAMED.sub("", title)):
             near = np.abs(np.abs(known) - abs(number(text))) <= 0.5 * 10 ** -places(text) + 1e-9
             if not near.any():
                 lost.append((title, text))
     assert lost == []
+
+
+@pytest.mark.parametrize("figure", ["figure-glance", "figure-claims"])
+def test_a_title_counts_the_outcomes_that_are_drawn(figure):
+    title = entries()[figure]["heads"][-1]
+    words = pd.read_csv(paths.figures() / f"{figure}.csv")["word"].dropna()
+    for word, text in (("supported", "supported"), ("contradicted", "contradicted")):
+        assert f"{(words == word).sum()} {text}" in title.replace("are ", "")
+    drawn = len(words)
+    if figure == "figure-claims":
+        assert f"Of {drawn} claims" in title
+    else:
+        planned = (table.read()["planned"] == "primary").sum()
+        assert f"{drawn} of {planned} planned effects" in title
 
 
 def printed():
