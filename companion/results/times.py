@@ -32,6 +32,8 @@ INFERENCE = "the same for inference at 1 x 128, 8 x 128, 32 x 128 and 1 x 512"
 PRIMARY = ("train", 32, 128, 2)
 # attention's passes in a setting: compiled as one call, or torch's own
 COMPILED, TORCH = "one call", "torch"
+# how a setting says so; of "compiled", in an earlier record, the products were torch's own
+PASSES_OF = {COMPILED: "", TORCH: ", not compiled", "compiled": ", compiled in part"}
 
 
 def rows(study: Study) -> Iterator[Row]:
@@ -49,8 +51,7 @@ def setting(run: Record) -> str:
     threads = f"{timed['threads']} thread" + ("s" if timed["threads"] > 1 else "")
     shape = f"{timed['sequences']} x {timed['length']}"
     passes = timed.get("passes", TORCH)
-    compiled = {COMPILED: "", TORCH: ", not compiled"}.get(passes, f", {passes}")
-    return f"{PHASES[timed['phase']]}, {shape}, {threads}{compiled}"
+    return f"{PHASES[timed['phase']]}, {shape}, {threads}{PASSES_OF[passes]}"
 
 
 def _alternations(study: Study, run: Record) -> Iterator[Row]:
