@@ -3,6 +3,7 @@ method.
 """
 
 import contextlib
+import ctypes
 import os
 import re
 import sys
@@ -16,6 +17,8 @@ import click
 NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf)", re.IGNORECASE)
 COMMANDS = "saobp.commands"
 """The entry points of packages that add commands: each is a module whose import adds them."""
+# bytes; mallopt's own number of the threshold
+LARGE_BLOCK, M_MMAP_THRESHOLD = 16 * 2**20, -3
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -61,6 +64,20 @@ def main(arguments: list[str] | None = None) -> int:
         said = f"{name}: {error.strerror}" if name else str(error)
     print(f"saobp: {visible(said)}", file=sys.stderr)
     return code
+
+
+def return_large_blocks() -> bool:
+    """Let freed memory of a long text go back to the system at once; tell whether it will.
+
+    glibc keeps freed blocks of up to 32 MiB for later, and the hidden states of some thousand
+    tokens are of that size. Other C libraries are left as they are.
+    """
+    if sys.platform != "linux":
+        return False
+    library = ctypes.CDLL(None)
+    return hasattr(library, "gnu_get_libc_version") and bool(
+        library.mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
+    )
 
 
 def check_home() -> None:
@@ -170,6 +187,7 @@ def inspect(model: str, strengths: tuple[float, ...], measures: str | None, **op
     """
     from saobp.measure.inspection import by_name
 
+    return_large_blocks()
     names = None if measures is None else measures.replace(" ", "").split(",")
     show(by_name.run(model, strengths=list(strengths) or None, measures=names, **options))
 

@@ -5,8 +5,11 @@ line.
 import html
 import json
 import os
+import platform
 import re
 import shutil
+import subprocess
+import sys
 
 import huggingface_hub
 import model_folders
@@ -619,3 +622,29 @@ def test_an_inspection_shows_itself_and_saves_what_the_command_writes(tmp_path):
 def test_paragraphs_are_joined_into_texts_of_as_many_tokens_as_are_asked_for():
     texts = by_name.joined(["w1 w2", "w3", "w1 w2 w3", "w1"], word_tokenizer(), 9)
     assert texts == ["w1 w2\n\nw3\n\nw1 w2 w3", "w1"]
+
+
+FREED = """
+import os, resource, sys, torch
+from saobp.measure import command
+if sys.argv[1] == "return":
+    command.return_large_blocks()
+def held():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+kept = [torch.zeros(2**12)]
+before = held()
+for _ in range(8):
+    large = torch.zeros(20 * 2**18)
+    kept.append(torch.zeros(2**12))
+    del large
+print(held() - before > 2**23)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
+@pytest.mark.parametrize("argument, keeps", [("return", "False"), ("leave", "True")])
+def test_large_blocks_of_freed_memory_go_back_to_the_system(argument, keeps):
+    """Blocks of 20 MiB, each freed below a small one that stays."""
+    script = [sys.executable, "-c", FREED, argument]
+    ran = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == keeps
