@@ -215,7 +215,6 @@ def test_the_gallery_shows_every_figure_that_was_drawn_and_says_what_the_others_
     assert sum(item["reason"] != "" for item in items) == len(manifest["missing"])
     pictures = {item["picture"] for item in items} - {""}
     drawn = {name for name in manifest["entries"] if name.startswith("figure")}
-    # a figure of another study's records too has its own name
     assert {f"{name}.png" for name in drawn} <= pictures
 
 
