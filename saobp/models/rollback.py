@@ -2,9 +2,14 @@
 
 transformers puts the new keys into a layer of the cache before attention is asked for, so that a call
 that is refused in the second layer would leave the first with keys that it never read. Before a pass
-the lengths of all layers are noted, with what they carry beside the keys; no old keys are kept.
+the lengths of all layers are noted, with what they carry beside the keys; no old keys are kept. No hook is called
+after an interruption (Ctrl-C): it is taken back as soon as the cache is looked at, changed or read on.
 """
 
+import functools
+import sys
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -20,7 +25,17 @@ from saobp.equations.checks import values_hidden
 from saobp.models.cache import RefinedLayer
 
 NOTED = "_saobp_noted"
-"""Attribute of a cache during a pass: the model that runs, and what the cache was before."""
+"""Attribute of a cache during a pass: the model that runs, its thread, and what the cache was before."""
+
+SETTLED_FIRST = (
+    "batch_repeat_interleave",
+    "batch_select_indices",
+    "crop",
+    "get_seq_length",
+    "reorder_cache",
+    "reset",
+)
+"""Methods of a cache that look at it or change it."""
 
 KEYS = ("keys", "values", "seen")
 """What is cut to its former length instead of being kept."""
@@ -33,12 +48,12 @@ def before_pass(model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
     cache = cache_of(args, kwargs)
     if cache is None or values_hidden():
         return
-    outermost, state = vars(cache).get(NOTED, (None, None))
-    if outermost is model:
-        # an interruption, which no hook is called after
-        restore(cache, state)
-    if outermost in (None, model):
-        setattr(cache, NOTED, (model, noted(cache)))
+    if vars(cache).get(NOTED, (None,))[0] is model:
+        # interrupted: this is another call
+        give_back(cache)
+    settle(cache)
+    if NOTED not in vars(cache):
+        setattr(cache, NOTED, (model, threading.get_ident(), noted(cache)))
 
 
 def after_pass(model: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
@@ -46,12 +61,50 @@ def after_pass(model: nn.Module, args: tuple, kwargs: dict[str, Any], output: An
     cache = cache_of(args, kwargs)
     if cache is None or values_hidden():
         return
-    outermost, state = vars(cache).get(NOTED, (None, None))
-    if outermost is not model:
+    if vars(cache).get(NOTED, (None,))[0] is not model:
         return
-    delattr(cache, NOTED)
     if output is None:
-        restore(cache, state)
+        give_back(cache)
+    else:
+        delattr(cache, NOTED)
+
+
+def settle(cache: Cache) -> None:
+    """Give back a cache whose last pass was interrupted."""
+    if values_hidden() or NOTED not in vars(cache):
+        return
+    model, thread, _ = vars(cache)[NOTED]
+    if not runs(model, thread):
+        give_back(cache)
+
+
+def give_back(cache: Cache) -> None:
+    """Put back what was noted before the pass of a cache, which is over."""
+    *_, state = vars(cache).pop(NOTED)
+    restore(cache, state)
+
+
+def runs(model: nn.Module, thread: int) -> bool:
+    """Tell whether a call of a model is under way in a thread."""
+    frame = sys._current_frames().get(thread)
+    call = nn.Module._call_impl.__code__
+    while frame is not None:
+        if frame.f_code is call and frame.f_locals["self"] is model:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def settled_first(method: Callable) -> Callable:
+    """Wrap a method of a cache: an interrupted pass is taken back before."""
+
+    @functools.wraps(method)
+    def settled(self: Cache, *args: Any, **kwargs: Any) -> Any:
+        settle(self)
+        return method(self, *args, **kwargs)
+
+    settled.settles = True
+    return settled
 
 
 def cache_of(args: tuple, kwargs: dict[str, Any]) -> Cache | None:
@@ -126,3 +179,10 @@ def cut(layer: DynamicLayer, size: int) -> None:
     layer.values = layer.values[..., :size, :] if size else None
     if isinstance(layer, RefinedLayer):
         layer.look()
+
+
+for kind in (Cache, EncoderDecoderCache):
+    for name in SETTLED_FIRST:
+        method = getattr(kind, name)
+        if not hasattr(method, "settles"):
+            setattr(kind, name, settled_first(method))

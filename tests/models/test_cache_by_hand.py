@@ -193,3 +193,57 @@ def test_values_may_be_replaced_and_keys_that_nobody_changed_are_never_refused(c
         model(ids, **{CACHE: cache})
     expected = expected_after("llama", model, ids)
     torch.testing.assert_close(torch.cat(parts, 1), expected, **CLOSE)
+
+
+CHANGES = {
+    "crop": lambda cache: cache.crop(-2),
+    "reorder": lambda cache: cache.reorder_cache(torch.tensor([1, 0])),
+    "select": lambda cache: cache.batch_select_indices(torch.tensor([1])),
+    "repeat": lambda cache: cache.batch_repeat_interleave(2),
+    "reset": lambda cache: cache.reset(),
+}
+
+
+@torch.no_grad()
+def interrupted(model: nn.Module, ids: torch.Tensor) -> DynamicCache:
+    """Return a cache of five tokens whose next pass was interrupted at its end."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    cache = filled(model, ids[:, :5])
+    handle = model.lm_head.register_forward_pre_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model(ids[:, 5:7], **{CACHE: cache})
+    handle.remove()
+    return cache
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_cache_that_is_changed_after_an_interruption_goes_on_from_before_it(change):
+    model, ids = refined(), tokens(2, LENGTH)
+    whole = filled(model, ids[:, :5])
+    cache = interrupted(model, ids)
+    for each in (cache, whole):
+        CHANGES[change](each)
+    # the rows that a change leaves
+    rows = {"reorder": [1, 0], "select": [1], "repeat": [0, 0, 1, 1]}.get(change, [0, 1])
+    read = {"crop": 3, "reset": 0}.get(change, 5)
+    assert cache.get_seq_length() == whole.get_seq_length() == read
+    with torch.no_grad():
+        found = [model(ids[rows, read:], **{CACHE: each}).logits for each in (cache, whole)]
+    torch.testing.assert_close(*found, atol=0, rtol=0)
+    expected = expected_after("llama", model, ids)[rows, read:]
+    torch.testing.assert_close(found[0], expected, **CLOSE)
+
+
+def test_after_an_interruption_the_cache_says_how_far_it_goes_and_another_model_reads_on():
+    model, ids = refined(), tokens(2, LENGTH)
+    cache = interrupted(model, ids)
+    assert cache.get_seq_length() == 5
+    cache = interrupted(model, ids)
+    with torch.no_grad():
+        model.model(ids[:, 5:7], **{CACHE: cache})
+        assert cache.get_seq_length() == 7
+        found = model(ids[:, 7:], **{CACHE: cache}).logits
+    torch.testing.assert_close(found, expected_after("llama", model, ids)[:, 7:], **CLOSE)
