@@ -53,10 +53,20 @@ class Call(NamedTuple):
 def plain_attention(
     refinement: nn.Module | None, query: Heads, key: Groups, value: Groups, call: Call
 ) -> tuple[Tensor, Tensor]:
-    """Attend without refinement and return the probabilities."""
-    raw = probabilities(
-        query, key, call.mask, call.scaling, causal=call.causal, position_bias=call.position_bias
-    )
+    """Attend without refinement and return the probabilities.
+
+    To `sdpa` an additive mask is a bias: a query from which it hides everything gets 0 from -inf, and
+    a softmax of what finite numbers leave.
+    """
+    mask, bias, hidden = call.mask, call.position_bias, None
+    if mask is not None and mask.dtype != torch.bool:
+        hidden = mask.isneginf().all(-1, keepdim=True)
+        mask = mask.masked_fill(hidden, 0)
+        bias, mask = mask if bias is None else mask + bias, None
+    causal = call.causal and call.mask is None
+    raw = probabilities(query, key, mask, call.scaling, causal=causal, position_bias=bias)
+    if hidden is not None:
+        raw = raw.masked_fill(hidden, 0)
     if refinement is not None:
         refinement.show(raw, raw)
     return apply_to_values(raw, value, call.dropout), raw.to(value.dtype)

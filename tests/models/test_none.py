@@ -269,3 +269,18 @@ def test_a_bias_of_a_model_in_bfloat16_is_added_as_before(train):
         found.append((output, gradient))
     for before, after in zip(*found):
         torch.testing.assert_close(after, before, atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize("low", [torch.finfo(torch.float32).min, -1e4, -float("inf")])
+def test_a_query_that_an_additive_mask_hides_everything_from_is_as_in_the_plain_model(low):
+    plain, ids = build("llama"), tokens(1, 6)
+    model = saobp.apply(copy.deepcopy(plain), "none")
+    seen = torch.ones(6, 6, dtype=torch.bool).tril()
+    seen[:, :2] = False
+    mask = torch.zeros(1, 1, 6, 6).masked_fill(~seen, low)
+    expected = plain(ids, attention_mask=mask, use_cache=False).logits
+    for shown in (False, True):
+        found = model(ids, attention_mask=mask, use_cache=False, output_attentions=shown).logits
+        torch.testing.assert_close(found, expected, **CLOSE)
+        found.sum().backward()
+        assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
