@@ -129,6 +129,7 @@ class FolderSource(Source):
         return datasets.Dataset(rows, fingerprint=self.fingerprint(dataset, config, split))
 
     def stream(self, dataset: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
+        self._refuse_bombs(dataset, config, split)
         with _reading(f"{dataset} {split}"):
             for batch in self._scan(dataset, config, split).to_batches(batch_size=1024):
                 yield from batch.to_pylist()
@@ -198,8 +199,13 @@ class FolderSource(Source):
         return pyarrow.dataset.dataset(files, schema, format="parquet")
 
     def _table(self, dataset: str, config: str | None, split: str) -> pa.Table:
-        """Return the rows of a split. Raises DataError before they take much more memory than files
-        of their size can mean: a small one may repeat a value for ever.
+        """Return the rows of a split."""
+        self._refuse_bombs(dataset, config, split)
+        return self._scan(dataset, config, split).to_table()
+
+    def _refuse_bombs(self, dataset: str, config: str | None, split: str) -> None:
+        """Raise DataError before the rows of a split take much more memory than files of their size
+        can mean: a small one may repeat a value for ever.
         """
         files = self._split(dataset, config, split)[0]
         most = max(UNPACKED_AT_LEAST, UNPACKED_AT_MOST * sum(file.stat().st_size for file in files))
@@ -213,7 +219,6 @@ class FolderSource(Source):
                         raise DataError(
                             f"{files[0]}: its split unpacks to over {most / 1e6:.0f} MB; copy it again"
                         )
-        return self._scan(dataset, config, split).to_table()
 
     def _classes(
         self, dataset: str, config: str | None, split: str

@@ -169,7 +169,9 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused_early(tmp_path, monke
     monkeypatch.setattr(sources, "UNPACKED_AT_LEAST", 5 * 10**7)
     before = pa.total_allocated_bytes()
     said = "train.parquet: its split unpacks to over 50 MB; copy it again"
-    refused(said, FolderSource(tmp_path).load, "owner/set", None, "train")
+    source = FolderSource(tmp_path)
+    refused(said, source.load, "owner/set", None, "train")
+    refused(said, lambda: next(source.stream("owner/set", None, "train")))
     assert pa.total_allocated_bytes() - before < 2 * 10**8
     monkeypatch.setattr(sources, "UNPACKED_AT_LEAST", 2 * 10**9)
     assert len(FolderSource(tmp_path).load("owner/set", None, "train[:3]")) == 3
