@@ -18,7 +18,7 @@ NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf)", re.IGNORECA
 COMMANDS = "saobp.commands"
 """The entry points of packages that add commands: each is a module whose import adds them."""
 # bytes; mallopt's own number of the threshold
-LARGE_BLOCK, M_MMAP_THRESHOLD = 16 * 2**20, -3
+LARGE_BLOCK, M_MMAP_THRESHOLD = 4 * 2**20, -3
 
 
 def main(arguments: list[str] | None = None) -> int:
