@@ -34,6 +34,10 @@ UNPACKED_AT_LEAST = 2 * 10**9
 UNREADABLE = "what it says of its columns cannot be read"
 # in the metadata of a column
 SPEAKS_OF_CLASSES = re.compile("ClassLabel|names|classes|categor|labels", re.IGNORECASE)
+# keys there, which other texts may hold as words
+KEYS_OF_CLASSES = re.compile("label2id|id2label|label_?map|mapping|levels|enum", re.IGNORECASE)
+# as huggingface_hub finds the head of a card
+HEAD_OF_CARD = re.compile(r"^\s*---(?:\r\n|\r|\n)([\S\s]*?)(?:\r\n|\r|\n)---[ \t]*(?:\r\n|\n|$)")
 MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])
 
 
@@ -261,7 +265,7 @@ class FolderSource(Source):
         ):
             if file.is_file():
                 with _reading(self._inside(file), UNREADABLE):
-                    infos = read(file.read_text(encoding="utf-8"))
+                    infos = read(file.read_text(encoding="utf-8-sig"))
                     features = infos.get("default" if name in ("", "data") else name, {})
                     named = {key: getattr(kind, "names", None) for key, kind in features.items()}
                 if infos:
@@ -351,8 +355,16 @@ def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
     those of a column that is not of 64 bits; others write them beside the column. Raises ValueError
     if the two differ, or if what stands there cannot be read.
     """
-    written = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    features = datasets.Features.from_dict(written.get("info", {}).get("features") or {})
+    metadata = schema.metadata or {}
+    for key, value in metadata.items():
+        stated = key.lower() == b"huggingface" or _speaks_of_classes(key.decode())
+        if stated and key != b"huggingface":
+            raise ValueError(
+                f"{key.decode()}: {value.decode()[:80]} may name classes; name them by `huggingface`"
+            )
+    written = json.loads(metadata.get(b"huggingface", b"{}"))
+    described = written.get("info", {}).get("features") or written.get("features") or {}
+    features = datasets.Features.from_dict(described)
     columns = {}
     for field in schema:
         of_file = getattr(features.get(field.name), "names", None) or []
@@ -371,10 +383,12 @@ def _names_beside(field: pa.Field) -> list[str]:
     for key, value in (field.metadata or {}).items():
         text = f"{key.decode()}: {value.decode()}"
         # parquet's own number of the column
-        if key.startswith(b"PARQUET:") or not SPEAKS_OF_CLASSES.search(text):
+        if key.startswith(b"PARQUET:") or not _speaks_of_classes(key.decode(), text):
             continue
         said = json.loads(value)
-        if isinstance(said, dict):
+        if isinstance(said, dict) and (numbered := _by_number(said)):
+            said = numbered
+        elif isinstance(said, dict):
             features = said.get("info", {}).get("features") or said
             said = features.get(field.name, features)
             said = said.get("names") if said.get("_type", "ClassLabel") == "ClassLabel" else []
@@ -385,9 +399,26 @@ def _names_beside(field: pa.Field) -> list[str]:
     return []
 
 
+def _speaks_of_classes(key: str, text: str = "") -> bool:
+    """Tell whether a key of metadata, or the text beside it, may name classes."""
+    return bool(KEYS_OF_CLASSES.fullmatch(key) or SPEAKS_OF_CLASSES.search(text or key))
+
+
+def _by_number(said: dict[str, Any]) -> list[str]:
+    """Return names in the order of their numbers, 0, 1, …, either of which may be the key; none for
+    other words.
+    """
+    for numbers, names in ((said.keys(), said.values()), (said.values(), said.keys())):
+        by_number = dict(zip(map(str, numbers), names))
+        order = [str(number) for number in range(len(said))]
+        if set(order) == set(by_number):
+            return [by_number[number] for number in order]
+    return []
+
+
 def _of_card(text: str) -> dict[str, datasets.Features]:
     """Return the columns of each configuration as the head of a README.md describes them."""
-    head = re.match(r"---[ \t]*\n(.*?)\n---[ \t]*(\n|$)", text, re.DOTALL)
+    head = HEAD_OF_CARD.search(text)
     infos = typed_by_hand.parse(head[1]).get("dataset_info", []) if head else []
     infos = infos if isinstance(infos, list) else [infos]
     return {

@@ -332,6 +332,8 @@ BESIDE = {
     "names of a feature": ("ClassLabel", {"names": FEATURE["names"]}),
     "names": ("names", FEATURE["names"]),
     "classes": ("class_names", FEATURE["names"]),
+    "numbers by name": ("label2id", {"entailment": 1, "not_entailment": 0}),
+    "names by number": ("id2label", {"1": "entailment", "0": "not_entailment"}),
 }
 
 
@@ -362,7 +364,7 @@ def test_names_of_classes_beside_a_column_count_as_those_of_the_file(tmp_path, f
         ("names", "not_entailment, entailment", None, "cannot be read"),
         (
             "categories",
-            '{"0": "not_entailment"}',
+            '{"1": "not_entailment"}',
             None,
             "column 'label': categories: .* no classes",
         ),
@@ -461,6 +463,29 @@ def test_a_mirrors_card_may_say_nothing_of_columns_but_nothing_unreadable(tmp_pa
     write_split(tmp_path, "nyu-mll/glue", "rte", "validation", [SENTENCES | {"label": 1}] * 3)
     (tmp_path / "nyu-mll/glue/README.md").write_text(text)
     if said:
+        refused(said, load_reported, "rte", FolderSource(tmp_path))
+    else:
+        assert load_reported("rte", FolderSource(tmp_path))[1]["label"][:] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("before", ["", "\n", " ", "\ufeff", "\r\n"])
+def test_a_mirrors_card_is_read_wherever_the_hub_finds_its_head(tmp_path, before):
+    write_split(tmp_path, "nyu-mll/glue", "rte", "validation", [SENTENCES | {"label": 0}] * 3)
+    listed = "          '0': not_entailment\n          '1': entailment"
+    card = before + CARD.format(config="rte", names=listed)
+    (tmp_path / "nyu-mll/glue/README.md").write_text(card, encoding="utf-8", newline="")
+    assert load_reported("rte", FolderSource(tmp_path))[1]["label"][:] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("key", ["label_names", "ClassLabel", "HuggingFace", "id2label", ""])
+def test_names_of_classes_that_a_file_states_are_read_or_refused(tmp_path, key):
+    rows = pa.Table.from_pylist([SENTENCES | {"label": 0}] * 3)
+    file = tmp_path / "nyu-mll/glue/rte/validation-00000-of-00001.parquet"
+    file.parent.mkdir(parents=True)
+    features = json.dumps({"features": {"label": FEATURE}})
+    pq.write_table(rows.replace_schema_metadata({key or "huggingface": features}), file)
+    if key:
+        said = f"{key}: .* may name classes; name them by `huggingface`"
         refused(said, load_reported, "rte", FolderSource(tmp_path))
     else:
         assert load_reported("rte", FolderSource(tmp_path))[1]["label"][:] == [1, 1, 1]
