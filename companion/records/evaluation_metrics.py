@@ -108,12 +108,30 @@ def _known(task: Result) -> Result:
         raise ValueError(f"lacks {', '.join(sorted(missing))}, and has no failed")
     if "failed" not in task and task["metric"] not in task["scores"]:
         raise ValueError(f"has no score of its metric, {task['metric']}")
-    negative = {name for name, score in task.get("scores", {}).items() if score < 0} - CORRELATIONS
-    if negative:
-        raise ValueError(f"has a score below 0 percent, {', '.join(sorted(negative))}")
+    if negative := _negative(task):
+        raise ValueError(f"has a score below 0 percent, {negative[0]}")
     if len(task.get("outcomes", [])) != task.get("items", 0):
         raise ValueError(f"{len(task['outcomes'])} outcomes of {task['items']} items")
     return task
+
+
+def _negative(task: Result) -> list[str]:
+    """Return the places of scores below 0 that are no correlations."""
+    floor = task.get("floor", {})
+    parts = [("", task), (" of floor", floor), *((" of epochs", e) for e in task.get("epochs", []))]
+    scores = [
+        (name + part, score)
+        for part, found in parts
+        for name, score in found.get("scores", {}).items()
+        if name not in CORRELATIONS
+    ]
+    if task.get("metric") not in CORRELATIONS:
+        scores += [("score of curve", check["score"]) for check in task.get("curve", [])]
+        for part, found in (("", task), (" of floor", floor)):
+            names = found.keys() & {"headline", "chance", "majority"}
+            scores += [(name + part, found[name]) for name in sorted(names)]
+            scores += [("interval" + part, bound) for bound in found.get("interval", [])]
+    return [place for place, score in scores if score is not None and score < 0]
 
 
 # whole, or failed

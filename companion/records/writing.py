@@ -145,11 +145,13 @@ def commit() -> str:
         status = _git(
             top, "status", "--porcelain", "--untracked-files=all", "--ignored", "--", *READ
         )
-        # of what git ignores, a module is read by a run
+        # of what git ignores, a run reads modules and all that lies below data
         changed = [
             line
             for line in status.splitlines()
-            if not line.startswith("!!") or line.endswith(".py")
+            if not line.startswith("!!")
+            or line.endswith((".py", '.py"'))
+            or line[3:].lstrip('"').startswith("data/")
         ]
         number = _git(top, "rev-parse", "--short=12", "HEAD")
     except (OSError, subprocess.CalledProcessError):

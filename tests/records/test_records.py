@@ -129,11 +129,13 @@ def test_a_module_that_git_ignores_marks_the_commit_and_what_python_caches_does_
     tmp_path, imported_from
 ):
     commit = committed(tmp_path)
-    paths.write_text(tmp_path / ".git" / "info" / "exclude", "extra.py\n__pycache__/\n")
+    paths.write_text(tmp_path / ".git" / "info" / "exclude", "extra.py\n__pycache__/\n*.json\n")
     paths.write_text(tmp_path / "saobp" / "__pycache__" / "file.pyc", "cached")
     assert imported_from(tmp_path) == commit
-    paths.write_text(tmp_path / "saobp" / "extra.py", "x = 1")
-    assert imported_from(tmp_path) == f"{commit}+"
+    for name in ("saobp/extra.py", "data/results/narrow/extra.json"):
+        paths.write_text(tmp_path / name, "{}")
+        assert imported_from(tmp_path) == f"{commit}+"
+        (tmp_path / name).unlink()
 
 
 @pytest.mark.parametrize(
@@ -358,6 +360,9 @@ def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back_or_are_nam
         records.read(path)
 
 
+CHECK = {"step": 1, "entropy": [1.0], "gtd": [0.1], "cross_layer_gtd": 0.1, "score": -7.0}
+
+
 @pytest.mark.parametrize(
     "name, damage, said",
     [
@@ -455,6 +460,23 @@ def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back_or_are_nam
             "laptop/05-finetune-mini-high-42-race-0",
             lambda found: found["tasks"]["race"]["scores"].update(accuracy=-3.0),
             "tasks.race: .* has a score below 0 percent, accuracy",
+        ),
+        *(
+            (
+                "laptop/05-finetune-mini-high-42-race-0",
+                lambda found, place=place: found["tasks"]["race"].update(place),
+                f"tasks.race: .* has a score below 0 percent, {said}",
+            )
+            for place, said in (
+                ({"headline": -7.0}, "headline"),
+                ({"chance": -7.0}, "chance"),
+                ({"majority": -7.0}, "majority"),
+                ({"interval": [-7.0, 30.0]}, "interval"),
+                ({"floor": {"headline": -7.0}}, "headline of floor"),
+                ({"floor": {"scores": {"accuracy": -7.0}}}, "accuracy of floor"),
+                ({"curve": [CHECK]}, "score of curve"),
+                ({"epochs": [{"epoch": 1, "scores": {"accuracy": -7.0}}]}, "accuracy of epochs"),
+            )
         ),
         (
             "laptop/05-finetune-mini-high-42-race-0",
