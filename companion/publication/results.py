@@ -3,6 +3,7 @@ paper.
 """
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -209,8 +210,14 @@ def single(
 def placed(made: Sequence[Path], folder: Path, *, force: bool) -> list[Path]:
     """Put files into a folder, in place of those that were written there before; return their paths.
 
-    Raises ValueError, before any is put there, for another file of the same name, unless by `force`.
+    Raises ValueError, before any is put there, for another file of the same name, unless by `force`,
+    and for a list of what was written there that is not ours.
     """
+    if (folder / WRITTEN).exists() and not is_listed(noted(folder)):
+        raise ValueError(
+            f"{folder / WRITTEN}: is there, and is not saobp's list of files with their hashes; "
+            "choose another --out, or move it"
+        )
     written = figures.listed(folder) | noted(folder)
     hashes = {path.name: paths.digest(path) for path in made}
     for name, new in hashes.items():
@@ -226,6 +233,14 @@ def placed(made: Sequence[Path], folder: Path, *, force: bool) -> list[Path]:
             shutil.copyfile(path, temporary)
     paths.write_text(folder / WRITTEN, json.dumps(noted(folder) | hashes, indent=1) + "\n")
     return [folder / path.name for path in made]
+
+
+def is_listed(hashes: dict[str, Any]) -> bool:
+    """Tell whether these are files with their hashes, of one at least."""
+    return bool(hashes) and all(
+        isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)
+        for digest in hashes.values()
+    )
 
 
 def noted(folder: Path) -> dict[str, str]:

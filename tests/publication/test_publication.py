@@ -93,6 +93,15 @@ def test_a_file_that_the_project_did_not_write_is_not_replaced(words, name, tmp_
     assert cli.main(words) == 2 and file.read_bytes() == drawn + b"note"
 
 
+@pytest.mark.parametrize("text", ['["mine"]', '{"mine": 1}', "mine", "{}"])
+def test_somebodys_own_list_is_not_replaced(text, tmp_path, capsys):
+    file = tmp_path / ".saobp.json"
+    file.write_text(text)
+    assert cli.main(["table", "4", "--format", "md", "--out", str(tmp_path)]) == 2
+    assert f"{file}: is there, and is not saobp's list" in capsys.readouterr().err
+    assert file.read_text() == text and list(tmp_path.iterdir()) == [file]
+
+
 def test_another_form_of_a_figure_replaces_the_one_before_and_a_tracked_one_is_the_projects(
     tmp_path,
 ):
