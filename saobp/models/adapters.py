@@ -162,7 +162,23 @@ def keeps_modules(model: Any) -> bool:
     """Tell whether the adapters of a model can train and save modules of its base."""
     # a base under an adapter that transformers added has none of these
     configs = getattr(model, "peft_config", {}).values()
-    return not any(getattr(config, "is_adaption_prompt", False) for config in configs)
+    return not any(
+        getattr(config, "is_adaption_prompt", False)
+        or not (config.is_prompt_learning or hasattr(config, "modules_to_save"))
+        for config in configs
+    )
+
+
+def refuse_kept(model: Any) -> None:
+    """Raise ValueError if an adapter keeps the learned strengths of a model: it would be saved
+    without those that come in their place, and could not be loaded.
+    """
+    places = [module._modules[FIELD] for module in model.modules() if FIELD in module._modules]
+    if any(hasattr(place, "modules_to_save") for place in places):
+        raise ValueError(
+            f"model: an adapter keeps the learned strengths of {type(model).__name__}, which cannot be "
+            "refined again under it; give saobp.apply the base, and make the adapter on that"
+        )
 
 
 def comes_back(model: Any, refinements: list[Refinement]) -> bool:

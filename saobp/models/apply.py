@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from saobp.equations.checks import quoted
 from saobp.equations.factors import FACTORS, OWN
+from saobp.models import adapters
 from saobp.models.keywords import taken_by_layers
 from saobp.models.module import Options, Refinement, Watch
 from saobp.models.supported import (
@@ -81,6 +82,8 @@ def apply(
     Source: Lee et al. 2025, Eq. 7-11, 15, 16, Algorithm 1 and Appendix C.
     """
     options = Options(factor, strength, exclude_self, learn, steps, damping, messages, spare)
+    if isinstance(model, nn.Module):
+        adapters.refuse_kept(model)
     if options.factor == "none":
         refuse_other_objects(model)
     else:

@@ -296,6 +296,32 @@ def test_an_adapter_that_comes_before_the_refinement_is_told_of_when_it_is_saved
     assert len(caught) == 1
 
 
+@NEEDS_PEFT
+@QUIET
+@pytest.mark.parametrize("learn", ["head", None])
+def test_a_model_whose_adapter_keeps_its_strengths_is_not_refined_again(learn):
+    from peft import get_peft_model
+
+    model = get_peft_model(saobp.apply(build("llama"), "high", 0.5, learn="head"), lora())
+    for part in (model, model.base_model.model):
+        with pytest.raises(ValueError, match="^model: an adapter keeps the learned strengths"):
+            saobp.apply(part, "high", 0.3, learn=learn)
+    assert len(refined_modules(model)) == 2 and len(strengths(model)) == 2
+
+
+@NEEDS_PEFT
+@QUIET
+def test_an_adapter_of_tokens_that_can_keep_no_strengths_advises_what_works(tmp_path):
+    from peft import TrainableTokensConfig, get_peft_model
+
+    model = saobp.apply(build("llama"), "high", 0.5, learn="head")
+    config = TrainableTokensConfig(token_indices=[3], target_modules=["embed_tokens"])
+    with pytest.warns(UserWarning, match="TRAINABLE_TOKENS freezes the learned strengths"):
+        model = get_peft_model(model, config)
+    with pytest.warns(UserWarning, match="strengths; save the refined base, load it from there"):
+        model.save_pretrained(tmp_path)
+
+
 def prompt():
     """Return a config of prompts that are learned before the input."""
     from peft import PromptTuningConfig
