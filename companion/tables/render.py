@@ -240,7 +240,7 @@ class Table:
         frame = self.frame().replace(r"e\^\{(-|−)?(\d+)\}", r"e\1\2", regex=True)
         if self.side_by_side:
             frame.columns = [": ".join(filter(None, heads)) for heads in frame.columns]
-        said = f"{'; '.join(self.notes())}.".replace("*", r"\*")
+        said = f"{'; '.join(self.notes())}.".replace("*", r"\*").replace("#", r"\#")
         return f"**Table {self.number}.** {self.caption}\n\n{markdown(frame, left=2)}\n\n{said}\n"
 
     def to_latex(self) -> str:

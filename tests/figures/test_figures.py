@@ -293,7 +293,7 @@ def test_no_label_is_cut_off(number, width, records):
 
 def test_every_tracked_form_fits_a_column_or_a_page_and_leaves_room_for_its_caption():
     files = sorted(paths.figures().glob("*.pdf"))
-    assert len(files) > 40
+    assert len(files) >= 40
     for file in files:
         box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", file.read_bytes())
         width, height = (float(side) / 72 for side in box.groups())
