@@ -442,11 +442,11 @@ def test_every_number_of_the_paper_is_counted_once_with_ours_or_with_the_reason_
     assert not ran[2, "Mini", "ElemMul", "SQuAD"] and not ran[2, "Small", "Low", "SQuAD"]
 
 
-def test_every_tracked_caption_has_two_sentences_at_most_and_under_sixty_words():
+def test_every_tracked_caption_has_two_sentences_at_most_and_under_seventy_words():
     entries = json.loads((paths.figures() / "manifest.json").read_text(encoding="utf-8"))["entries"]
     said = {name: entry["caption"] for name, entry in entries.items() if "caption" in entry}
     for file in paths.figures().glob("*.tex"):
         said[file.name] = re.search(r"\\caption\{(.+)\}\n", file.read_text(encoding="utf-8"))[1]
     assert len(said) > 20
     for name, caption in said.items():
-        assert len(caption.split()) < 60 and len(re.findall(r"\.(?=\s|$)", caption)) <= 2, name
+        assert len(caption.split()) < 70 and len(re.findall(r"\.(?=\s|$)", caption)) <= 2, name
