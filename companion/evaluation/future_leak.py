@@ -3,20 +3,17 @@
 """
 
 import copy
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64, Int64
-from torch import Tensor, nn
-from torch.nn import functional
+from jaxtyping import Float64, Int64
+from torch import Tensor
 from transformers import OPTConfig, OPTForCausalLM, PreTrainedModel
 
 import saobp
 from companion.evaluation.zeroshot import token_log_likelihoods
-from companion.statistics.intervals import NORMAL
 
 # nats; in double precision an unchanged log-probability comes back to about 1e-15
 ROUNDING = 1e-9
@@ -103,54 +100,3 @@ def decoder(
     return saobp.apply(
         network, "high", strength, messages={"prefix": "earlier", "all rows": "all"}[reading]
     )
-
-
-def cross_entropies(
-    network: OPTForCausalLM, sequences: int, generator: torch.Generator
-) -> Float[Tensor, "sequences length"]:
-    """Return the cross-entropy of the next token, in nats, on fresh independent uniform tokens."""
-    shape = (sequences, network.config.max_position_embeddings + 1)
-    tokens = torch.randint(network.config.vocab_size, shape, generator=generator)
-    logits = network(input_ids=tokens[:, :-1]).logits
-    return functional.cross_entropy(logits.mT, tokens[:, 1:], reduction="none")
-
-
-def trained_losses(
-    reading: str,
-    strength: float,
-    *,
-    steps: int,
-    batch: int = 64,
-    sequences: int = 2000,
-    seed: int = 0,
-    **sizes: int,
-) -> Float[Tensor, "sequences length"]:
-    """Train a `decoder` of some `sizes` on independent uniform tokens and return its losses on
-    fresh ones, in nats.
-
-    No causal model beats ln V on average: whatever lies below is information from the future.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network = decoder(reading, strength, **sizes)
-    generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=6e-3, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, 6e-3, total_steps=steps, pct_start=0.1
-    )
-    for _ in range(steps):
-        optimizer.zero_grad()
-        cross_entropies(network, batch, generator).mean().backward()
-        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-    with torch.no_grad():
-        return cross_entropies(network, sequences, generator)
-
-
-def sequence_interval(losses: Float[Tensor, "sequences length"]) -> tuple[float, float]:
-    """Return the mean loss and half the width of its 95 % interval; sequences are independent,
-    tokens not.
-    """
-    means = losses.mean(1)
-    return means.mean().item(), NORMAL * means.std().item() / math.sqrt(len(means))
