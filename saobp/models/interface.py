@@ -141,13 +141,18 @@ def attend_as_before(
             raw = undropped[1].to(torch.promote_types(weights.dtype, torch.float32))
             refinement.show(raw, raw)
         return output, weights
-    if call.keep:
+    call = with_bias_in_mask(call, query)
+    # `sdpa` itself refuses a cap
+    if call.keep and kwargs.get("softcap") is None:
         return plain_attention(refinement, query, key, value, call)
-    tensors = in_quick_type(query, key, value)
-    mask = in_type(call.mask, tensors[0].dtype)
-    if call.position_bias is not None:
-        options["position_bias"] = in_type(call.position_bias, tensors[0].dtype)
+    tensors, mask, bias = in_quick_type(query, key, value), call.mask, call.position_bias
     widened = tensors[0] is not query
+    if widened and mask is not None and mask.dtype != torch.bool:
+        mask = mask.float()
+    if widened and bias is not None:
+        bias = bias.float()
+    if "position_bias" in kwargs:
+        options["position_bias"] = bias
     with torch.autocast("cpu", enabled=False) if widened else contextlib.nullcontext():
         output, weights = sdpa_attention_forward(module, *tensors, mask, **options)
     return output.to(query.dtype), weights
@@ -229,14 +234,23 @@ def wants_weights(refinement: nn.Module | None, kwargs: dict[str, Any]) -> bool:
     return collector is not None and any("attentions" in name for name in collector)
 
 
-def in_type(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Return an additive mask in the type of the query: under autocast the two differ, and `sdpa`
-    minds.
+def with_bias_in_mask(call: Call, query: Tensor) -> Call:
+    """Return a call with one additive mask in place of a mask and a relative bias, as transformers and
+    autocast hand it to `sdpa`.
+
+    Half precision makes -inf of the lowest number of float32, and 0 of a row that was uniform.
     """
-    if mask is None or mask.dtype in (torch.bool, dtype):
-        return mask
-    lowest = max(torch.finfo(dtype).min, torch.finfo(mask.dtype).min)
-    return mask.clamp(min=lowest).to(dtype)
+    mask, bias = call.mask, call.position_bias
+    if mask is None:
+        return call
+    if bias is not None and mask.dtype == torch.bool:
+        mask = torch.where(mask, bias, torch.finfo(query.dtype).min)
+    elif bias is not None:
+        mask = mask + bias
+    device = query.device.type
+    if mask.dtype != torch.bool and torch.is_autocast_enabled(device):
+        mask = mask.to(torch.get_autocast_dtype(device))
+    return call._replace(mask=mask, position_bias=None)
 
 
 def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:

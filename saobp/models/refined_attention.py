@@ -56,13 +56,14 @@ def plain_attention(
     """Attend without refinement and return the probabilities.
 
     To `sdpa` an additive mask is a bias: a query from which it hides everything gets 0 from -inf, and
-    a softmax of what finite numbers leave.
+    a softmax of what finite numbers leave. Gradients are those of that softmax; where it hides by the
+    lowest number of float32, the kernel that `sdpa` takes instead has larger ones.
     """
     mask, bias, hidden = call.mask, call.position_bias, None
     if mask is not None and mask.dtype != torch.bool:
         hidden = mask.isneginf().all(-1, keepdim=True)
         mask = mask.masked_fill(hidden, 0)
-        bias, mask = mask if bias is None else mask + bias, None
+        bias, mask = mask, None
     causal = call.causal and call.mask is None
     raw = probabilities(query, key, mask, call.scaling, causal=causal, position_bias=bias)
     if hidden is not None:

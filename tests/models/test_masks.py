@@ -30,7 +30,6 @@ import saobp
 from saobp.equations.masks import shown_by
 from saobp.measure.inspection import maps
 from saobp.models.apply import raw_attentions
-from saobp.models.interface import in_type
 from saobp.models.module import home
 
 # tokens, and how many of the second sequence's are no padding
@@ -512,12 +511,6 @@ def test_a_mask_that_a_control_cannot_read_is_refused():
     traced = torch.compile(saobp.apply(build("bert"), "uniform"), backend="eager", fullgraph=True)
     with pytest.raises(Exception, match='mask: factor "uniform" reads it .*, which a trace cannot'):
         traced(tokens(2, LENGTH), attention_mask=mask)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_the_lowest_number_of_a_wide_mask_stays_finite_in_half_precision(dtype):
-    lowest = torch.full((1, 1, 2, 2), torch.finfo(torch.float32).min)
-    assert in_type(lowest, dtype).isfinite().all()
 
 
 def test_a_decoder_whose_configuration_says_that_it_is_not_causal_is_refined_as_it_attends():

@@ -24,11 +24,13 @@ from families import (
 )
 from torch import nn
 from transformers import DynamicCache, StaticCache
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 import saobp
 from saobp.measure.capture import capture
 from saobp.measure.inspection import maps
 from saobp.models.apply import raw_attentions
+from saobp.models.interface import attention_forward
 from saobp.models.supported import refuse
 
 STACKS = {
@@ -284,3 +286,69 @@ def test_a_query_that_an_additive_mask_hides_everything_from_is_as_in_the_plain_
         torch.testing.assert_close(found, expected, **CLOSE)
         found.sum().backward()
         assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+LOWEST = torch.finfo(torch.float32).min
+BLIND = ("boolean", LOWEST, -1e4, -torch.inf)
+
+
+def hiding(form: str | float) -> torch.Tensor:
+    """Return a causal mask that hides everything from the first two of six queries."""
+    seen = torch.ones(6, 6, dtype=torch.bool).tril()
+    seen[:, :2] = False
+    if form == "boolean":
+        return seen[None, None]
+    return torch.zeros(1, 1, 6, 6).masked_fill(~seen, form)
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("form", BLIND)
+@pytest.mark.parametrize("precision", ["float32", "float16", "bfloat16", "autocast"])
+def test_a_query_that_sees_nothing_is_as_in_the_plain_model_on_every_path(
+    precision, form, biased, train
+):
+    plain, ids = build("gpt2"), tokens(1, 6)
+    autocast = precision == "autocast"
+    if not autocast:
+        plain.to(getattr(torch, precision))
+    model = saobp.apply(copy.deepcopy(plain), "none")
+    generator = torch.Generator().manual_seed(0)
+    call = {"attention_mask": hiding(form), "use_cache": False}
+    if biased:
+        call["position_bias"] = torch.randn(1, 4, 6, 6, generator=generator)
+    outputs = []
+    with torch.set_grad_enabled(train), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        for one, shown in ((plain, False), (model, False), (model, True)):
+            outputs.append(one(ids, output_attentions=shown, **call).logits.float())
+    near = 2e-5 if precision == "float32" else 0.05
+    for found in outputs[1:]:
+        torch.testing.assert_close(found, outputs[0], atol=near, rtol=near)
+
+
+def test_gradients_of_a_query_that_sees_nothing_are_the_plain_model_s_and_shown_the_literal_ones():
+    tensors = torch.randn(3, 1, 4, 6, 8, generator=torch.Generator().manual_seed(0)).unbind()
+    module = nn.Module()
+    module.is_causal = True
+    mask = hiding(LOWEST)
+
+    def gradients(attend, shown: bool = False) -> list[torch.Tensor]:
+        inputs = [tensor.clone().requires_grad_() for tensor in tensors]
+        call = {"output_attentions": True} if shown else {}
+        output = attend(module, *inputs, mask, **call)[0]
+        return torch.autograd.grad(output.square().sum(), inputs)
+
+    def literal(module, query, key, value, mask, **_):
+        weights = (query @ key.mT * 8**-0.5 + mask).softmax(-1)
+        return ((weights @ value).transpose(1, 2),)
+
+    of_the_plain_model = gradients(sdpa_attention_forward)
+    assert all(map(torch.equal, gradients(attention_forward), of_the_plain_model))
+    torch.testing.assert_close(gradients(attention_forward, True), gradients(literal), **CLOSE)
+
+
+def test_a_cap_that_sdpa_refuses_is_refused_where_maps_are_shown_too():
+    model = saobp.apply(build("llama"), "none")
+    for shown in (False, True):
+        with pytest.raises(ValueError, match="does not support `softcap`"):
+            model(tokens(), softcap=3.0, output_attentions=shown)
