@@ -24,7 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from companion import storyworld
 from companion.data.splits import Absent, DataError, Source, base_splits, first_line
 from companion.setup import paths, typed_by_hand
-from companion.setup.tasks_and_metrics import HUB_ROWS
+from companion.setup.tasks_and_metrics import HUB_ROWS, TASKS
 
 REMEDY = "set SAOBP_DATA to 'hub', 'synthetic' or a folder laid out like the hub"
 # times its size that a file may unpack to; tokens take three to ten
@@ -36,6 +36,10 @@ UNREADABLE = "what it says of its columns cannot be read"
 SPEAKS_OF_CLASSES = re.compile("ClassLabel|names|classes|categor|labels", re.IGNORECASE)
 # keys there, which other texts may hold as words
 KEYS_OF_CLASSES = re.compile("label2id|id2label|label_?map|mapping|levels|enum", re.IGNORECASE)
+# metadata of a file that is read by its own rules
+OWN_WORDS = (b"huggingface", b"pandas")
+WORDS = re.compile(r"\w+")
+JSON_TRUTHS = re.compile(r"(?<![\w\"])(true|false)(?![\w\"])")
 # as huggingface_hub finds the head of a card
 HEAD_OF_CARD = re.compile(r"^\s*---(?:\r\n|\r|\n)([\S\s]*?)(?:\r\n|\r|\n)---[ \t]*(?:\r\n|\n|$)")
 MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])
@@ -357,11 +361,12 @@ def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
     """
     metadata = schema.metadata or {}
     for key, value in metadata.items():
-        stated = key.lower() == b"huggingface" or _speaks_of_classes(key.decode())
-        if stated and key != b"huggingface":
+        speaks = _speaks_of_classes(key.decode()) or _names_classes(value.decode())
+        if key not in OWN_WORDS and (speaks or key.lower() == b"huggingface"):
             raise ValueError(
                 f"{key.decode()}: {value.decode()[:80]} may name classes; name them by `huggingface`"
             )
+    categories = _categories(json.loads(metadata.get(b"pandas", b"{}")))
     written = json.loads(metadata.get(b"huggingface", b"{}"))
     described = written.get("info", {}).get("features") or written.get("features") or {}
     features = datasets.Features.from_dict(described)
@@ -371,6 +376,11 @@ def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
         of_column = _names_beside(field)
         if of_file and of_column and of_file != of_column:
             raise ValueError(f"column {field.name!r}: {of_file} of the file, {of_column} beside it")
+        if field.name in categories and pa.types.is_integer(field.type):
+            raise ValueError(
+                f"column {field.name!r}: pandas calls it categorical, so that its numbers may be "
+                "codes; write their names, or plain numbers"
+            )
         if not pa.types.is_null(field.type):
             columns[field.name] = of_file or of_column
     return columns
@@ -383,12 +393,15 @@ def _names_beside(field: pa.Field) -> list[str]:
     for key, value in (field.metadata or {}).items():
         text = f"{key.decode()}: {value.decode()}"
         # parquet's own number of the column
-        if key.startswith(b"PARQUET:") or not _speaks_of_classes(key.decode(), text):
+        if key.startswith(b"PARQUET:"):
             continue
-        said = json.loads(value)
-        if isinstance(said, dict) and (numbered := _by_number(said)):
-            said = numbered
-        elif isinstance(said, dict):
+        said = _parsed(value)
+        if isinstance(said, dict):
+            said = _by_number(said) or said
+        numbered = pa.types.is_integer(field.type) and isinstance(said, list)
+        if not (numbered or _speaks_of_classes(key.decode(), text) or _names_classes(text)):
+            continue
+        if isinstance(said, dict):
             features = said.get("info", {}).get("features") or said
             said = features.get(field.name, features)
             said = said.get("names") if said.get("_type", "ClassLabel") == "ClassLabel" else []
@@ -402,6 +415,33 @@ def _names_beside(field: pa.Field) -> list[str]:
 def _speaks_of_classes(key: str, text: str = "") -> bool:
     """Tell whether a key of metadata, or the text beside it, may name classes."""
     return bool(KEYS_OF_CLASSES.fullmatch(key) or SPEAKS_OF_CLASSES.search(text or key))
+
+
+def _names_classes(text: str) -> bool:
+    """Tell whether a text holds names of several classes of one benchmark."""
+    words = set(WORDS.findall(JSON_TRUTHS.sub("", text).lower()))
+    for spec in TASKS.values():
+        names = {name.lower() for name in spec.labels if len(name) > 1}
+        if len(words & (names | {f"not_{name}" for name in names})) > 1:
+            return True
+    return False
+
+
+def _categories(written: dict[str, Any]) -> set[str]:
+    """Return the columns that pandas calls categorical; where its file holds numbers, they may be
+    those of categories that were taken out.
+    """
+    columns = written.get("columns", [])
+    kind = "categorical"
+    return {column.get("field_name") for column in columns if column.get("pandas_type") == kind}
+
+
+def _parsed(value: bytes) -> Any:
+    """Return what a text says in JSON, or None."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None
 
 
 def _by_number(said: dict[str, Any]) -> list[str]:

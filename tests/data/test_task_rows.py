@@ -1,6 +1,7 @@
 import json
 import re
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -334,6 +335,8 @@ BESIDE = {
     "classes": ("class_names", FEATURE["names"]),
     "numbers by name": ("label2id", {"entailment": 1, "not_entailment": 0}),
     "names by number": ("id2label", {"1": "entailment", "0": "not_entailment"}),
+    "a list by another word": ("values", FEATURE["names"]),
+    "numbers by another word": ("codes", {"entailment": 1, "not_entailment": 0}),
 }
 
 
@@ -369,6 +372,8 @@ def test_names_of_classes_beside_a_column_count_as_those_of_the_file(tmp_path, f
             "column 'label': categories: .* no classes",
         ),
         ("names", "[1, 2]", None, "names no classes"),
+        ("comment", "0 is not_entailment, 1 entailment", None, "comment: .* names no classes"),
+        ("values", '["different", "alike"]', None, "classes different, alike are not entailment"),
         (
             "names",
             json.dumps(FEATURE["names"]),
@@ -489,6 +494,41 @@ def test_names_of_classes_that_a_file_states_are_read_or_refused(tmp_path, key):
         refused(said, load_reported, "rte", FolderSource(tmp_path))
     else:
         assert load_reported("rte", FolderSource(tmp_path))[1]["label"][:] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("values", json.dumps(FEATURE["names"])),
+        ("spark", json.dumps({"fields": [{"ml_attr": {"vals": FEATURE["names"]}}]})),
+        ("about", "labels are 0 (not_entailment) and 1 (entailment)"),
+    ],
+)
+def test_a_file_that_holds_the_classes_own_names_speaks_of_them_by_whatever_key(
+    tmp_path, key, text
+):
+    rows = pa.Table.from_pylist([SENTENCES | {"label": 0}] * 3)
+    file = tmp_path / "nyu-mll/glue/rte/validation-00000-of-00001.parquet"
+    file.parent.mkdir(parents=True)
+    pq.write_table(rows.replace_schema_metadata({key: text}), file)
+    refused(f"{key}: .* may name classes", load_reported, "rte", FolderSource(tmp_path))
+    harmless = {key: json.dumps({"nullable": True, "read_only": False}), "about": "entailment"}
+    pq.write_table(rows.replace_schema_metadata(harmless), file)
+    assert load_reported("rte", FolderSource(tmp_path))[1]["label"][:] == [0, 0, 0]
+
+
+def test_numbers_that_pandas_calls_categories_are_refused_and_their_names_are_read(tmp_path):
+    labels = pd.Categorical(["not_entailment", "entailment", "entailment"])
+    table = pa.Table.from_pandas(pd.DataFrame([SENTENCES] * 3).assign(label=labels))
+    file = tmp_path / "nyu-mll/glue/rte/validation-00000-of-00001.parquet"
+    file.parent.mkdir(parents=True)
+    pq.write_table(table, file)
+    assert load_reported("rte", FolderSource(tmp_path))[1]["label"][:] == [1, 0, 0]
+    place = table.schema.get_field_index("label")
+    codes = table.set_column(place, "label", table["label"].chunk(0).indices)
+    pq.write_table(codes, file)
+    said = f"{file}: .*column 'label': pandas calls it categorical, .*; write their names"
+    refused(said, load_reported, "rte", FolderSource(tmp_path))
 
 
 @pytest.mark.parametrize(
