@@ -128,14 +128,21 @@ def markdown() -> str:
 
 
 def linked() -> str:
-    """Return the same table, each claim with a link to the section of RESULTS.md that answers it."""
+    """Return the same table for a page: each claim with a link to the section of RESULTS.md that
+    answers it, whether Holm's correction leaves its outcome, and what to do.
+    """
     frame = read()
     claims = claims_file.read(claims_file.file())
-    links = []
+    links, advice = [], []
     for row in frame.itertuples():
-        place = anchor(claims[row.claim].question)
-        links.append(f"[{row.title}](RESULTS.md#{place})")
-    return render.markdown(shown(frame.assign(title=links)))
+        claim = claims[row.claim]
+        links.append(f"[{row.title}](RESULTS.md#{anchor(claim.question)})")
+        advice.append(claim.advice)
+    table = shown(frame.assign(title=links))
+    stays = after_holm()["stays"].map({True: "yes", False: "no"})
+    table["After Holm"] = stays.reindex(frame.index).fillna("–")
+    table["What to do"] = advice
+    return render.markdown(table)
 
 
 def anchor(heading: str) -> str:

@@ -18,6 +18,8 @@ class Claim(Strict):
     place: str
     # the section of RESULTS.md that answers it
     question: str
+    # what a reader should do with the outcome
+    advice: str
     row: str
     # the key of what the paper prints
     paper: str = ""

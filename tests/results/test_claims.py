@@ -143,7 +143,8 @@ def test_readers_get_a_row_per_claim_with_its_number_and_one_word(tmp_path):
 def test_one_claim_is_printed_with_its_words_and_its_row(capsys, name, parts):
     assert cli.main(["claim", name]) == 0
     told = capsys.readouterr().out
-    for part in (*parts, claims_file.read(FILE)[name].row, claims_file.read(FILE)[name].sentence):
+    claim = claims_file.read(FILE)[name]
+    for part in (*parts, claim.row, claim.sentence, claim.advice):
         assert part in told
 
 
@@ -173,3 +174,10 @@ def test_each_claim_links_to_the_section_of_results_that_answers_it():
         == "does-it-help-a-model-that-has-learned"
     )
     assert claims.linked().count("](RESULTS.md#") == 15
+
+
+def test_the_page_says_what_to_do_with_each_claim_and_which_stay_after_holm():
+    page = claims.linked()
+    for claim in claims_file.read(FILE).values():
+        assert f"| {claim.advice} " in page
+    assert page.count("| yes ") == claims.after_holm()["stays"].sum() > 0
