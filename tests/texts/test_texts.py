@@ -11,7 +11,7 @@ from jinja2 import Environment, nodes
 
 from companion.figures import style
 from companion.records import tracked
-from companion.results import table
+from companion.results import claims, table
 from companion.setup import labels, paths
 from companion.statistics import Estimate
 from companion.statistics.time_to_learn import first_step
@@ -226,8 +226,7 @@ def test_the_readme_is_of_two_screens_to_the_commands_and_six_kilobytes():
 @pytest.mark.parametrize("page", PAGES)
 def test_every_file_heading_and_make_target_that_is_named_exists(page):
     text = (paths.root() / page).read_text(encoding="utf-8")
-    written = (line.lower() for line in re.findall(r"^#+ (.+)$", text, re.MULTILINE))
-    headings = {re.sub(r"[^a-z0-9 -]", "", line).replace(" ", "-") for line in written}
+    headings = {claims.anchor(line) for line in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
     for file, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", text):
         assert ((paths.root() / page).parent / file).exists(), file
         assert file or anchor in headings, anchor
