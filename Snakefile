@@ -73,7 +73,7 @@ SHOWN = {  # what is tracked and a notebook shows beside its own run: a change o
     "09-audit": [PUBLISHED],
     "10-tables": [PUBLISHED, "figures/claims.csv", "figures/figure6.csv", COMPARED, *(f"data/results/{name}/*" for name in SAY_MOST if IN_SMOKE)],
     "11-figures": [PUBLISHED, "data/plan/*", "data/examples/*", "figures/*" if IN_SMOKE else COMPARED],
-    "12-beyond": ["data/results/stories/*", "data/results/narrow/*", "data/plan/*", COMPARED],
+    "12-beyond": [*(f"data/results/{name}/*" for name in ("learning", "stories", "narrow")), "figures/*"],
     "13-retrofit": ["data/results/retrofit/*", "data/plan/*", "figures/*"],
     "report": ["figures/*"],
 }

@@ -52,9 +52,9 @@ CHANGES = {
     ],
     "11-figures": [{"texts": 1}, {"texts": 32, "study_name": "narrow"}, {"study_name": "ladder"}],
     "12-beyond": [
-        {"levels": [0.0], "pair_strength": 0.0, "pair_rate": 1e-8, "pair_steps": 0},
-        {"levels": [2.0, 1.0], "pair_strength": 1.0, "pair_rate": 0.1, "pair_steps": 20},
-        {"levels": [0.5], "pair_strength": 2.0, "pair_steps": 1},
+        {"pair_strength": 0.0, "pair_rate": 1e-8, "pair_steps": 0, "pair_layers": 1},
+        {"pair_strength": 1.0, "pair_rate": 0.1, "pair_steps": 20},
+        {"pair_strength": 2.0, "pair_steps": 1, "pair_layers": 4},
     ],
 }
 REFUSED = {

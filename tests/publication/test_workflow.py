@@ -288,7 +288,8 @@ TRACKED = {
     "09-audit": {"published"},
     "10-tables": BOTH | {"figures", RESULTS("laptop")},
     "11-figures": {"published", "plan", "examples", "figures"},
-    "12-beyond-mini-quarter-42": {"plan", "figures", RESULTS("stories"), RESULTS("narrow")},
+    "12-beyond-mini-quarter-42": BOTH - {"published"}
+    | {"figures", RESULTS("stories"), RESULTS("learning")},
     "13-retrofit": {RESULTS("retrofit"), "plan", "figures"},
     "report": {"figures"},
 }
