@@ -345,8 +345,6 @@ def test_a_percentage_is_taken_apart_by_path_and_runs_that_know_some_paths_alone
     three = found[(found["hops"] == 3) & (found["seed"] == 0)].set_index("path")["accuracy"]
     assert (three[paths[:2]] == 100).all() and np.allclose(three[paths[2:]], 100 / EXAM.chains)
     assert set(hops.divided(found)["seed"]) == {0}
-    shown = hops.path_table(found, 3)
-    assert list(shown.index) == [(2, "high", 0)] and list(shown.columns) == paths
     assert hops.by_path(runs[-1:], asked).empty, "a run that failed has no row"
     # of an exam with another number of stories
     with pytest.raises(ValueError):

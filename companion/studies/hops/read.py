@@ -96,15 +96,6 @@ def divided(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(share > 0) & (share < 1)]
 
 
-def path_table(table: pd.DataFrame, number: int) -> pd.DataFrame:
-    """Return percent right of the divided runs of a number of hops: a row a run, a column a
-    path.
-    """
-    rows = divided(table).query("hops == @number")
-    wide = rows.pivot_table(index=RUN, columns="path", values="accuracy", sort=False)
-    return wide.sort_index(axis=1).round()
-
-
 def _seed_gaps(
     frame: pd.DataFrame, over: list[str], value: str, sides: tuple[str, str]
 ) -> dict[int, Any]:
