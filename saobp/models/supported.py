@@ -66,6 +66,13 @@ PROJECTION = re.compile(
     r"q|query|qkv|q_proj|q_lin|query_proj|query_key_value|c_attn|to_q|in_proj|Wqkv"
 )
 INTERFACE = "ALL_ATTENTION_FUNCTIONS"
+BENDING_PARTS = {
+    "attn_logit_softcapping": "caps its attention scores",
+    "indexer": "looks at the keys that an indexer picks",
+    "sink_proj": "has attention sinks beside the keys",
+    "sinks": "has attention sinks beside the keys",
+}
+"""Attributes of attention modules whose probabilities are no masked softmax of scaled products."""
 
 
 @functools.cache
@@ -245,12 +252,9 @@ def refuse_module(model: nn.Module, module: nn.Module) -> None:
     products.
     """
     name = f"model: {type(model).__name__} ({type(module).__name__})"
-    if getattr(module, "sinks", None) is not None:
-        raise ValueError(
-            f"{name} has attention sinks beside the keys; saobp.apply cannot refine it"
-        )
-    if getattr(module, "attn_logit_softcapping", None) is not None:
-        raise ValueError(f"{name} caps its attention scores; saobp.apply cannot refine it")
+    for part, what in BENDING_PARTS.items():
+        if getattr(module, part, None) is not None:
+            raise ValueError(f"{name} {what}; saobp.apply cannot refine it")
     if attends_twice(type(module)):
         raise ValueError(
             f"{name} attends twice and subtracts or joins the two; saobp.apply cannot refine it"

@@ -38,6 +38,13 @@ def test_none_is_the_plain_model_and_high_the_literal_form(kind):
     assert not every_model.faults(results), results
 
 
+@pytest.mark.parametrize("kind", ["axk2", "glm_moe_dsa", "inkling2_text", "mistral_large4"])
+def test_a_kind_that_no_call_can_refine_is_refused_before_any(kind):
+    model, _ = every_model.built(kind)
+    with pytest.raises(ValueError, match="^model: .*; saobp.apply cannot refine it$"):
+        every_model.refined_copy(model)
+
+
 @pytest.mark.parametrize("kind", ["llama", "hrm_text"])
 def test_what_a_deep_model_deviates_by_is_the_rounding_of_float32(kind):
     model, given = every_model.built(kind)

@@ -420,6 +420,9 @@ def test_models_that_cannot_be_served_are_refused_by_name_when_apply_is_called()
         "DiffLlamaAttention.* attends twice": hf.DiffLlamaForCausalLM(
             hf.DiffLlamaConfig(**SIZES, **TOKENS)
         ),
+        "DeepseekV32Attention.* keys that an indexer picks": hf.DeepseekV32ForCausalLM(
+            hf.DeepseekV32Config(**SIZES, **TOKENS, n_routed_experts=4, q_lora_rank=8)
+        ),
         "Linear": nn.Linear(2, 2),
     }.items():
         with pytest.raises(ValueError, match=message) as error:
