@@ -13,6 +13,7 @@ import small_repository
 
 from companion.setup import paths
 
+SIXTY_WORDS = " ".join(["a", "cat", "sat", "on", "my", "mat"] * 10)
 CHANGES = {
     "04-pretrain": [
         {"strength": 0.0, "learning_rate": 1e-8, "steps": 1, "layers": 1, "algorithm": "original"},
@@ -46,11 +47,15 @@ CHANGES = {
         {"model": "small-quarter", "tokens": 512},
     ],
     "10-tables": [
-        {"study_name": "narrow", "confidence": 0.5},
+        {"study_name": "narrow", "confidence": 0.5, "rows": ["scratch/gtd/high"]},
         {"study_name": "stories", "confidence": 0.9999},
-        {"study_name": "ladder"},
+        {"study_name": "ladder", "rows": ["scratch/gtd/the-step-raises-it"] * 8},
     ],
-    "11-figures": [{"texts": 1}, {"texts": 32, "study_name": "narrow"}, {"study_name": "ladder"}],
+    "11-figures": [
+        {"texts": 1, "strength": 0.0, "sentence": "mice", "width": 3.03},
+        {"texts": 32, "study_name": "narrow", "strength": 2.0, "sentence": SIXTY_WORDS},
+        {"study_name": "ladder", "strength": 1.0, "sentence": "", "width": 20, "colour_high": "r"},
+    ],
     "12-beyond": [
         {"pair_strength": 0.0, "pair_rate": 1e-8, "pair_steps": 0, "pair_layers": 1},
         {"pair_strength": 1.0, "pair_rate": 0.1, "pair_steps": 20},

@@ -286,7 +286,7 @@ TRACKED = {
     "07-decoder-mini-quarter-high_all_rows-42": BOTH | {"figures"},
     "08-cost-mini-quarter": BOTH | {"figures"},
     "09-audit": {"published"},
-    "10-tables": BOTH | {"figures", RESULTS("laptop")},
+    "10-tables": BOTH | {"figures", RESULTS("laptop"), RESULTS("decoders")},
     "11-figures": {"published", "plan", "examples", "figures"},
     "12-beyond-mini-quarter-42": BOTH - {"published"}
     | {"figures", RESULTS("stories"), RESULTS("learning")},
