@@ -79,7 +79,8 @@ def check_spared_shape(spare: Spare, shape: tuple[int, ...]) -> None:
     aligned = spare.ndim == len(keys) and spare.shape[-1] == keys[-1]
     broadcasts = aligned and all(size in (1, full) for size, full in zip(spare.shape, keys))
     if tuple(spare.shape) not in expected and not broadcasts:
-        names = " or ".join(map(str, [*expected, keys]))
+        # of one matrix, or of one head, two of them are the same
+        names = " or ".join(dict.fromkeys(map(str, [*expected, keys])))
         raise ValueError(f"spare must have shape {names}; got {tuple(spare.shape)}")
 
 

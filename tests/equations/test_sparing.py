@@ -172,6 +172,13 @@ REFUSED = [
 ]
 
 
+def test_a_mask_of_another_length_is_refused_with_each_shape_that_fits_once():
+    for attention, shapes in ((SQUARE[0, 0], "(4,)"), (SQUARE[0], "(4,) or (3, 4)")):
+        with pytest.raises(ValueError) as refusal:
+            refine(attention, spare=torch.ones(5).bool())
+        assert str(refusal.value) == f"spare must have shape {shapes}; got (5,)"
+
+
 @pytest.mark.parametrize(("options", "message"), REFUSED)
 def test_a_way_of_sparing_that_cannot_be_followed_is_refused_in_one_line(options, message):
     attention = torch.eye(4).expand(2, 3, 4, 4) if options.get("causal") else SQUARE
