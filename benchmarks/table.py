@@ -10,11 +10,18 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from companion.figures import style
-from companion.results import aims
+from companion.results import aims, written
 from companion.setup.paths import write_text
 
 HERE = Path(__file__).parent
 MARK = "<!-- table: written by table.py -->\n"
+NUMBERS, END = "<!-- numbers: written by table.py -->\n", "<!-- end of numbers -->\n"
+FIRST = {
+    "a training step with dropout, 32 × 128 tokens, CPU": "training-step-with-dropout-32-x-128",
+    "a training step without dropout, 32 × 128 tokens, CPU": "training-step-without-dropout-32-x-128",
+    "inference, 1 × 128 tokens, CPU": "inference-1-x-128",
+}
+"""What README.md begins with, by the endpoints of the planned study of cost."""
 DIRECTIONS = {"forward": "forward", "forward_and_backward": "forward + backward"}
 ALONE = ("attention", "gpu")
 COLUMNS = ["batch", "heads", "tokens", "width"]
@@ -60,6 +67,18 @@ def table() -> str:
     return frame[columns].to_markdown(index=False, floatfmt=".2f")
 
 
+def first_numbers() -> str:
+    """Tabulate what most readers ask: a whole BERT-Mini, and the longest texts on a GPU."""
+    key = "cost/time-of-{}-2-threads/high-over-original-fused"
+    rows = {title: written.effect(key.format(name)) for title, name in FIRST.items()}
+    gpu = aims.met().query("length == 4096 and setting.str.contains('bfloat16')")
+    rows["attention alone, 8 × 4096 tokens, half precision, GPU"] = (
+        f"up to {gpu['ratio'].max():.2f}"
+    )
+    frame = pd.Series(rows, name="× plain").rename_axis("High takes").reset_index()
+    return frame.to_markdown(index=False)
+
+
 def figure() -> plt.Figure:
     """Draw High's time over `sdpa`'s by the number of tokens, on a CPU and on a GPU."""
     panels, axes = plt.subplots(1, 2, figsize=(style.PAGE, 2.2), sharey=True)
@@ -88,6 +107,9 @@ def main() -> None:
         figure().savefig(HERE / "attention.png", dpi=160)
     readme = HERE / "README.md"
     words = readme.read_text(encoding="utf-8").partition(MARK)[0]
+    before, _, rest = words.partition(NUMBERS)
+    after = rest.partition(END)[2]
+    words = f"{before}{NUMBERS}\n{first_numbers()}\n\n{END}{after}"
     write_text(readme, f"{words}{MARK}\n{table()}\n")
     print(table())
 
