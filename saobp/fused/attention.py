@@ -26,7 +26,7 @@ from saobp.fused.operation import RefinedAttention, attend, by_head
 from saobp.fused.scores import in_quick_type
 from saobp.fused.spared import with_spared
 from saobp.fused.tiled.heads import Call
-from saobp.fused.tiled.products import one
+from saobp.fused.tiled.products import unit
 
 MOST = torch.finfo(torch.float32).max
 
@@ -234,7 +234,7 @@ def fused(
         exclude_self=exclude_self,
         strongest=strongest,
         change=change,
-        one=one(wide, query.device),
+        unit=unit(wide, query.device),
         dropout=Dropout.draw(how.dropout, (batch * heads, length), query.device),
     )
     if spare is not None:
@@ -271,12 +271,12 @@ def plain(
     attend = partial(
         functional.scaled_dot_product_attention, scale=how.scale, dropout_p=how.dropout
     )
-    given, (query, key, value) = query.dtype, in_quick_type(query, key, value)
+    dtype, (query, key, value) = query.dtype, in_quick_type(query, key, value)
     if how.mask is None:
-        return attend(query, key, value, is_causal=how.causal).to(given)
+        return attend(query, key, value, is_causal=how.causal).to(dtype)
     visible = visible_keys(how.mask, how.causal, positions)
     blind = ~visible.any(-1, keepdim=True)
-    return attend(query, key, value, attn_mask=visible | blind).masked_fill(blind, 0).to(given)
+    return attend(query, key, value, attn_mask=visible | blind).masked_fill(blind, 0).to(dtype)
 
 
 def visible_keys(mask: Tensor, causal: bool, positions: Tensor | None = None) -> Tensor:

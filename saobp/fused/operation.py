@@ -48,7 +48,7 @@ class RefinedAttention(torch.autograd.Function):
         results.append(torch.zeros_like(inputs[3], memory_format=torch.contiguous_format))
         work = partial(backward_part, call, ctx.needs_input_grad[4])
         run(work, parts(*saved, gradient, *results, length=gradient.shape[2]), gradient)
-        return None, *(x.to(given.dtype) for x, given in zip(results, inputs))
+        return None, *(x.to(tensor.dtype) for x, tensor in zip(results, inputs))
 
 
 def refuse_second_derivatives() -> None:
@@ -87,16 +87,16 @@ def attend(
     Where it was not worked out plainly, there are shifts too, with one tile empty ones.
     """
     batch, heads, length, _ = query.shape
-    found = attend_plainly(call, query, key, value) if is_plain(call, query) else None
-    if found is not None:
-        return found
+    plainly = attend_plainly(call, query, key, value) if is_plain(call, query) else None
+    if plainly is not None:
+        return plainly
     wide = torch.promote_types(query.dtype, torch.float32)
     # its products with the gradient cancel what is large: they are not of the rounded output
     results = [like(value, wide if keep else value.dtype)]
     if keep:
-        said = torch.float64 if call.causal else wide
+        load_type = torch.float64 if call.causal else wide
         results.append(query.new_empty(batch, heads, length, 1, dtype=wide))
-        results.append(query.new_empty(batch, heads, 1, length, dtype=said))
+        results.append(query.new_empty(batch, heads, 1, length, dtype=load_type))
         results.append(
             query.new_empty(batch, heads, 0 if is_single(length) else length, 1, dtype=wide)
         )
@@ -124,11 +124,11 @@ def forward_part(call: Call, part: slice, pieces: tuple[Tensor, ...]) -> None:
     room for it.
     """
     heads, (out, *kept) = Heads(call, part, pieces[:4]), pieces[4:]
-    total, said, shift = kept or (None, None, None)
+    total, load, shift = kept or (None, None, None)
     forward, _ = ways(call)
-    found = forward(heads, Means(heads, out, total))
+    loads = forward(heads, Means(heads, out, total))
     if kept:
-        said.copy_(found)
+        load.copy_(loads)
         if shift.shape[1]:
             shift.copy_(heads.found_shift())
 
@@ -137,16 +137,20 @@ def backward_part(
     call: Call, wants_strength: bool, part: slice, pieces: tuple[Tensor, ...]
 ) -> None:
     """Work out the gradients of a few heads."""
-    inputs, (mean, total, said, shift, given), results = pieces[:4], pieces[4:9], pieces[9:]
+    inputs, (mean, total, load, shift, output_gradient), results = (
+        pieces[:4],
+        pieces[4:9],
+        pieces[9:],
+    )
     heads = Heads(call, part, inputs, shift if shift.shape[1] else None)
-    found = Gradients(heads, results, strength=wants_strength)
+    gradients = Gradients(heads, results, strength=wants_strength)
     # do and one number more, -do . o, both over the normaliser of their row
     gradient = heads.wide("gradient")
-    torch.div(given, total, out=gradient.body)
+    torch.div(output_gradient, total, out=gradient.body)
     torch.sum(mean * gradient.body, -1, keepdim=True, out=gradient.last)
     gradient.last.neg_()
     _, backward = ways(call)
-    backward(heads, gradient, said, found)
+    backward(heads, gradient, load, gradients)
 
 
 def ways(
@@ -164,7 +168,7 @@ def forward_kernel(heads: Heads, means: Means) -> Tensor:
 
     Returns the sums A^T 1 in place of what is said, which this form does not need.
     """
-    values, sums, found = (
+    values, sums, averages = (
         values_for(heads, real_weight(heads)),
         heads.wide("sums"),
         heads.wide("means"),
@@ -173,14 +177,14 @@ def forward_kernel(heads: Heads, means: Means) -> Tensor:
         average(heads.attention(rows).mT, values.at(rows), None, sums, float(rows.start > 0))
     heads.found_shift()
     for rows in heads.tiles():
-        average(heads.attention(rows), sums, None, found.at(rows))
-    torch.div(found.body, found.last, out=means.out)
+        average(heads.attention(rows), sums, None, averages.at(rows))
+    torch.div(averages.body, averages.last, out=means.out)
     if means.total is not None:
-        means.total.copy_(found.last)
+        means.total.copy_(averages.last)
     return sums.last.mT
 
 
-def backward_kernel(heads: Heads, gradient: Wide, _: Tensor, found: Gradients) -> None:
+def backward_kernel(heads: Heads, gradient: Wide, _: Tensor, gradients: Gradients) -> None:
     """Fill in the gradients under A A^T: A stands in it twice, once for the query and once for the
     key.
     """
@@ -192,12 +196,12 @@ def backward_kernel(heads: Heads, gradient: Wide, _: Tensor, found: Gradients) -
         average(across, gradient.at(rows), None, returned, float(rows.start > 0))
     for rows in heads.tiles():
         attention = heads.attention(rows)
-        torch.bmm(attention, returned.body, out=heads.of(rows, found.value))
+        torch.bmm(attention, returned.body, out=heads.of(rows, gradients.value))
         through = paired(gradient.at(rows), sums, None, out=heads.buffer(0, rows))
         through.baddbmm_(values.at(rows).used, returned.used.mT)
-        found.add_scores(rows, softmax_gradient(through, attention, out=heads.buffer(2, rows)))
+        gradients.add_scores(rows, softmax_gradient(through, attention, out=heads.buffer(2, rows)))
     if weight is not None:
-        found.value.mul_(weight)
+        gradients.value.mul_(weight)
 
 
 def real_weight(heads: Heads) -> Tensor | None:

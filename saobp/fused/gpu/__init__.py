@@ -95,9 +95,9 @@ def line_of(change: float, error: float) -> tuple[float, float, int]:
 class Launch:
     """A call's tensors, sizes and options as the kernels take them."""
 
-    def __init__(self, call: Call, query: Tensor, key: Tensor, value: Tensor, *given: Tensor):
+    def __init__(self, call: Call, query: Tensor, key: Tensor, value: Tensor, *gradients: Tensor):
         self.inputs = [
-            x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value, *given)
+            x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value, *gradients)
         ]
         self.batch, self.heads, self.length, self.width = query.shape
         self.depth, self.scale = value.shape[3], (call.scale * TO_BITS,)
@@ -147,8 +147,8 @@ class Launch:
         """Return how many queries and keys a tile has, and how many warps work on it."""
         wide = self.inputs[0].dtype is torch.float32
         queries = 64 if wide or back or max(self.width, self.depth) > 64 else 128
-        found = {"QUERIES": queries, "KEYS": 64, "RAGGED": self.ragged(queries, 64)}
-        return found | {"num_warps": 4, "num_stages": 1 if wide else 2}
+        options = {"QUERIES": queries, "KEYS": 64, "RAGGED": self.ragged(queries, 64)}
+        return options | {"num_warps": 4, "num_stages": 1 if wide else 2}
 
     def one_block(self, *, back: bool) -> dict[str, Any]:
         """Return how many tokens a tile has that holds a sequence, and how many warps work on it.
@@ -157,12 +157,16 @@ class Launch:
         its registers.
         """
         places = room(self.length)
-        found = {"PLACES": places, "RAGGED": self.ragged(places), "num_warps": max(1, places // 16)}
+        options = {
+            "PLACES": places,
+            "RAGGED": self.ragged(places),
+            "num_warps": max(1, places // 16),
+        }
         several = (
             self.batch * self.heads > processors(self.real.device)
             and self.inputs[0].dtype is not torch.float32
         )
-        return found | ({"maxnreg": 128} if places == SHORT and several and not back else {})
+        return options | ({"maxnreg": 128} if places == SHORT and several and not back else {})
 
 
 @cache
@@ -190,10 +194,10 @@ def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor
         return [out]
     (sums, loads, normalisers), tile = of.numbers(3), of.tile | of.blocks(back=False)
     by_query, by_key = of.grid(tile["QUERIES"]), of.grid(tile["KEYS"])
-    asked, sizes = (*of.inputs[:2], of.real), (of.length, of.width, of.heads, *of.steps[:6])
-    run["row_sums"][by_query](*asked, sums, *of.scale, *sizes, **tile)
+    scores_of, sizes = (*of.inputs[:2], of.real), (of.length, of.width, of.heads, *of.steps[:6])
+    run["row_sums"][by_query](*scores_of, sums, *of.scale, *sizes, **tile)
     run["key_loads"][by_key](
-        *asked, of.spared, sums, loads, *of.scale, call.change, *sizes, **tile, **of.spares
+        *scores_of, of.spared, sums, loads, *of.scale, call.change, *sizes, **tile, **of.spares
     )
     run["means"][by_query](
         *of.inputs,

@@ -23,8 +23,8 @@ from saobp.fused.gpu.tiles import (
 @triton.jit
 def products(
     mean,
-    given,
-    found,
+    output_gradient,
+    dots,
     length,
     depth,
     heads,
@@ -39,9 +39,9 @@ def products(
     start = head_in(mean, length, heads, depth)
     o = load_rows(start, heads * depth, rows, length, depth, DEPTH, True).to(tl.float32)
     g = load_rows(
-        head_of(given, g_sequence, g_head, heads), g_row, rows, length, depth, DEPTH, True
+        head_of(output_gradient, g_sequence, g_head, heads), g_row, rows, length, depth, DEPTH, True
     ).to(tl.float32)
-    tl.store(found + head * length + rows, tl.sum(o * g, 1), mask=rows < length)
+    tl.store(dots + head * length + rows, tl.sum(o * g, 1), mask=rows < length)
 
 
 @triton.jit
@@ -95,7 +95,7 @@ def to_values(
     query,
     key,
     value,
-    given,
+    output_gradient,
     real,
     spared,
     query_bits,
@@ -146,7 +146,7 @@ def to_values(
     real, first = real + head // heads * length, head * length
     queries, gradients = (
         head_of(query, q_sequence, q_head, heads),
-        head_of(given, g_sequence, g_head, heads),
+        head_of(output_gradient, g_sequence, g_head, heads),
     )
     k = load_rows(
         head_of(key, k_sequence, k_head, heads), k_row, columns, length, width, WIDTH, RAGGED
@@ -161,8 +161,8 @@ def to_values(
     if SPARES:
         biased = biased_of(columns, spared + first, length, RAGGED)[:, None]
     if DROPS:
-        asked = load_numbers(key_bits + first, columns, length, 0, RAGGED)[:, None]
-    found, lost = tl.zeros([KEYS, DEPTH], tl.float32), tl.zeros([KEYS], tl.float32)
+        key_draws = load_numbers(key_bits + first, columns, length, 0, RAGGED)[:, None]
+    value_gradient, lost = tl.zeros([KEYS, DEPTH], tl.float32), tl.zeros([KEYS], tl.float32)
     for start in range(0, length, QUERIES):
         rows = start + tl.arange(0, QUERIES)
         q = load_rows(queries, q_row, rows, length, width, WIDTH, RAGGED)
@@ -194,14 +194,16 @@ def to_values(
         )
         lost += tl.sum(refined * dot, 1)
         if DROPS:
-            asking = load_numbers(query_bits + first, rows, length, 0, RAGGED)[None, :]
-            refined *= kept_of(asking, asked, threshold, kept)
-        found += tl.dot(refined.to(g.dtype), g, input_precision=PRECISION)
+            query_draws = load_numbers(query_bits + first, rows, length, 0, RAGGED)[None, :]
+            refined *= kept_of(query_draws, key_draws, threshold, kept)
+        value_gradient += tl.dot(refined.to(g.dtype), g, input_precision=PRECISION)
     tl.store(
-        heard + first + columns, tl.sum(found * v.to(tl.float32), 1) - lost, mask=columns < length
+        heard + first + columns,
+        tl.sum(value_gradient * v.to(tl.float32), 1) - lost,
+        mask=columns < length,
     )
     start = head_in(out, length, heads, depth)
-    store_rows(start, heads * depth, columns, length, depth, found, DEPTH, RAGGED)
+    store_rows(start, heads * depth, columns, length, depth, value_gradient, DEPTH, RAGGED)
 
 
 @triton.jit
@@ -209,7 +211,7 @@ def to_keys(
     query,
     key,
     value,
-    given,
+    output_gradient,
     real,
     spared,
     query_bits,
@@ -261,7 +263,7 @@ def to_keys(
     real, first = real + head // heads * length, head * length
     queries, gradients = (
         head_of(query, q_sequence, q_head, heads),
-        head_of(given, g_sequence, g_head, heads),
+        head_of(output_gradient, g_sequence, g_head, heads),
     )
     k = load_rows(
         head_of(key, k_sequence, k_head, heads), k_row, columns, length, width, WIDTH, RAGGED
@@ -276,9 +278,9 @@ def to_keys(
     if SPARES:
         biased = biased_of(columns, spared + first, length, RAGGED)[:, None]
     if DROPS:
-        asked = load_numbers(key_bits + first, columns, length, 0, RAGGED)[:, None]
+        key_draws = load_numbers(key_bits + first, columns, length, 0, RAGGED)[:, None]
     hear = load_numbers(heard + first, columns, length, 0.0, RAGGED)[:, None]
-    found = tl.zeros([KEYS, WIDTH], tl.float32)
+    key_gradient = tl.zeros([KEYS, WIDTH], tl.float32)
     for start in range(0, length, QUERIES):
         rows = start + tl.arange(0, QUERIES)
         q = load_rows(queries, q_row, rows, length, width, WIDTH, RAGGED)
@@ -310,13 +312,13 @@ def to_keys(
         )
         through = tl.dot(v, tl.trans(g), input_precision=PRECISION)
         if DROPS:
-            asking = load_numbers(query_bits + first, rows, length, 0, RAGGED)[None, :]
-            through *= kept_of(asking, asked, threshold, kept)
+            query_draws = load_numbers(query_bits + first, rows, length, 0, RAGGED)[None, :]
+            through *= kept_of(query_draws, key_draws, threshold, kept)
         back = to_attention(attention, once, refined, through - dot, hear, changes, OWN)
         back -= attention * load_numbers(rests + first, rows, length, 0.0, RAGGED)[None, :]
-        found += tl.dot(back.to(q.dtype), q, input_precision=PRECISION)
+        key_gradient += tl.dot(back.to(q.dtype), q, input_precision=PRECISION)
     start = head_in(out, length, heads, width)
-    store_rows(start, heads * width, columns, length, width, found * nats, WIDTH, RAGGED)
+    store_rows(start, heads * width, columns, length, width, key_gradient * nats, WIDTH, RAGGED)
 
 
 @triton.jit
@@ -324,7 +326,7 @@ def to_queries(
     query,
     key,
     value,
-    given,
+    output_gradient,
     real,
     spared,
     query_bits,
@@ -382,7 +384,13 @@ def to_queries(
         head_of(query, q_sequence, q_head, heads), q_row, rows, length, width, WIDTH, RAGGED
     )
     g = load_rows(
-        head_of(given, g_sequence, g_head, heads), g_row, rows, length, depth, DEPTH, RAGGED
+        head_of(output_gradient, g_sequence, g_head, heads),
+        g_row,
+        rows,
+        length,
+        depth,
+        DEPTH,
+        RAGGED,
     )
     before = load_numbers(sums + first, rows, length, float("inf"), RAGGED)[:, None]
     after = load_numbers(normalisers + first, rows, length, float("inf"), RAGGED)[:, None]
@@ -390,9 +398,12 @@ def to_queries(
     top, wild = top_of(loads + first, length)
     changes = changes_of(rows, real, length, change, PADDED)[:, None]
     if DROPS:
-        asking = load_numbers(query_bits + first, rows, length, 0, RAGGED)[:, None]
+        query_draws = load_numbers(query_bits + first, rows, length, 0, RAGGED)[:, None]
     rest = tl.zeros([QUERIES], tl.float32)
-    found, average = tl.zeros([QUERIES, WIDTH], tl.float32), tl.zeros([QUERIES, WIDTH], tl.float32)
+    query_gradient, average = (
+        tl.zeros([QUERIES, WIDTH], tl.float32),
+        tl.zeros([QUERIES, WIDTH], tl.float32),
+    )
     for start in range(0, length, KEYS):
         columns = start + tl.arange(0, KEYS)
         k = load_rows(keys, k_row, columns, length, width, WIDTH, RAGGED)
@@ -410,14 +421,21 @@ def to_queries(
         refined = refined_of(scores, attention, once, load, after, top, wild, OWN)
         through = tl.dot(g, tl.trans(v), input_precision=PRECISION)
         if DROPS:
-            asked = load_numbers(key_bits + first, columns, length, 0, RAGGED)[None, :]
-            through *= kept_of(asking, asked, threshold, kept)
+            key_draws = load_numbers(key_bits + first, columns, length, 0, RAGGED)[None, :]
+            through *= kept_of(query_draws, key_draws, threshold, kept)
         back = to_attention(attention, once, refined, through - dot, hear, change_here, OWN)
         rest += tl.sum(back, 1)
-        found += tl.dot(back.to(k.dtype), k, input_precision=PRECISION)
+        query_gradient += tl.dot(back.to(k.dtype), k, input_precision=PRECISION)
         average += tl.dot(attention.to(k.dtype), k, input_precision=PRECISION)
     tl.store(rests + first + rows, rest, mask=rows < length)
-    found = (found - rest[:, None] * average) * nats
+    query_gradient = (query_gradient - rest[:, None] * average) * nats
     store_rows(
-        head_in(out, length, heads, width), heads * width, rows, length, width, found, WIDTH, RAGGED
+        head_in(out, length, heads, width),
+        heads * width,
+        rows,
+        length,
+        width,
+        query_gradient,
+        WIDTH,
+        RAGGED,
     )

@@ -26,7 +26,7 @@ def row_sums(
     query,
     key,
     real,
-    found,
+    sums,
     scale,
     length,
     width,
@@ -61,7 +61,7 @@ def row_sums(
         new = tl.maximum(largest, tl.max(scores, 1))
         total = total * tl.exp2(largest - new) + tl.sum(tl.exp2(scores - new[:, None]), 1)
         largest = new
-    tl.store(found + head * length + rows, largest + tl.log2(total), mask=rows < length)
+    tl.store(sums + head * length + rows, largest + tl.log2(total), mask=rows < length)
 
 
 @triton.jit
@@ -71,7 +71,7 @@ def key_loads(
     real,
     spared,
     sums,
-    found,
+    loads,
     scale,
     change,
     length,
@@ -113,7 +113,7 @@ def key_loads(
         load += tl.log2(tl.reduce(messages, 1, product))
     if SPARES:
         load *= biased_of(columns, spared + head * length, length, RAGGED)
-    tl.store(found + head * length + columns, load, mask=columns < length)
+    tl.store(loads + head * length + columns, load, mask=columns < length)
 
 
 @triton.jit
@@ -176,7 +176,7 @@ def means(
     mean, total = tl.zeros([QUERIES, DEPTH], tl.float32), tl.zeros([QUERIES], tl.float32)
     largest = tl.zeros([QUERIES], tl.float32) + tl.where(wild, -float("inf"), top)
     if DROPS:
-        asking = load_numbers(query_bits + first, rows, length, 0, RAGGED)[:, None]
+        query_draws = load_numbers(query_bits + first, rows, length, 0, RAGGED)[:, None]
     for start in range(0, length, KEYS):
         columns = start + tl.arange(0, KEYS)
         k = load_rows(keys, k_row, columns, length, width, WIDTH, RAGGED)
@@ -198,8 +198,8 @@ def means(
             weights *= over(1 + change_here * attention, slope, height, STEPS)
         total += tl.sum(weights, 1)
         if DROPS:
-            asked = load_numbers(key_bits + first, columns, length, 0, RAGGED)[None, :]
-            weights *= kept_of(asking, asked, threshold, kept)
+            key_draws = load_numbers(key_bits + first, columns, length, 0, RAGGED)[None, :]
+            weights *= kept_of(query_draws, key_draws, threshold, kept)
         v = load_rows(values, v_row, columns, length, depth, DEPTH, RAGGED)
         mean += tl.dot(weights.to(v.dtype), v, input_precision=PRECISION)
     start = head_in(out, length, heads, depth)

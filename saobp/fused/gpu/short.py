@@ -137,7 +137,7 @@ def gradients(
     query,
     key,
     value,
-    given,
+    output_gradient,
     real,
     spared,
     query_bits,
@@ -192,7 +192,13 @@ def gradients(
         head_of(value, v_sequence, v_head, heads), v_row, places, length, depth, DEPTH, RAGGED
     )
     g = load_rows(
-        head_of(given, g_sequence, g_head, heads), g_row, places, length, depth, DEPTH, RAGGED
+        head_of(output_gradient, g_sequence, g_head, heads),
+        g_row,
+        places,
+        length,
+        depth,
+        DEPTH,
+        RAGGED,
     )
     attention = attention_of(q, k, places, real, scale, length, RAGGED, PADDED, PRECISION)
     changes = changes_of(places, real, length, change, PADDED)[:, None]
@@ -203,23 +209,23 @@ def gradients(
     refined = refined_of(attention, messages, once, OWN, RAGGED)
     through, used = tl.dot(g, tl.trans(v), input_precision=PRECISION), refined
     if DROPS:
-        asking = load_numbers(query_bits + first, places, length, 0, RAGGED)[:, None]
+        query_draws = load_numbers(query_bits + first, places, length, 0, RAGGED)[:, None]
         keep = kept_of(
-            asking,
+            query_draws,
             load_numbers(key_bits + first, places, length, 0, RAGGED)[None, :],
             threshold,
             kept,
         )
         through *= keep
         used = refined * keep
-    found = tl.dot(tl.trans(used.to(g.dtype)), g, input_precision=PRECISION)
+    value_gradient = tl.dot(tl.trans(used.to(g.dtype)), g, input_precision=PRECISION)
     store_rows(
         head_in(to_value, length, heads, depth),
         heads * depth,
         places,
         length,
         depth,
-        found,
+        value_gradient,
         DEPTH,
         RAGGED,
     )
@@ -227,25 +233,25 @@ def gradients(
     heard = tl.sum(refined * through, 0)[None, :]
     back = to_attention(attention, once, refined, through, heard, changes, OWN)
     back = (back - attention * tl.sum(back, 1)[:, None]) * nats
-    found = tl.dot(back.to(k.dtype), k, input_precision=PRECISION)
+    query_gradient = tl.dot(back.to(k.dtype), k, input_precision=PRECISION)
     store_rows(
         head_in(to_query, length, heads, width),
         heads * width,
         places,
         length,
         width,
-        found,
+        query_gradient,
         WIDTH,
         RAGGED,
     )
-    found = tl.dot(tl.trans(back.to(q.dtype)), q, input_precision=PRECISION)
+    key_gradient = tl.dot(tl.trans(back.to(q.dtype)), q, input_precision=PRECISION)
     store_rows(
         head_in(to_key, length, heads, width),
         heads * width,
         places,
         length,
         width,
-        found,
+        key_gradient,
         WIDTH,
         RAGGED,
     )

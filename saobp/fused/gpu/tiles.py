@@ -50,24 +50,26 @@ def load_rows(start, step, rows, length, width, WIDTH: tl.constexpr, RAGGED: tl.
 
 
 @triton.jit
-def store_rows(start, step, rows, length, width, found, WIDTH: tl.constexpr, RAGGED: tl.constexpr):
+def store_rows(
+    start, step, rows, length, width, numbers, WIDTH: tl.constexpr, RAGGED: tl.constexpr
+):
     """Write some rows of a head."""
     columns = tl.arange(0, WIDTH)
-    places, found = (
+    places, numbers = (
         start + rows[:, None] * step + columns[None, :],
-        found.to(start.dtype.element_ty),
+        numbers.to(start.dtype.element_ty),
     )
     if RAGGED:
-        tl.store(places, found, mask=(rows[:, None] < length) & (columns[None, :] < width))
+        tl.store(places, numbers, mask=(rows[:, None] < length) & (columns[None, :] < width))
     else:
-        tl.store(places, found)
+        tl.store(places, numbers)
 
 
 @triton.jit
-def load_numbers(start, places, length, other, RAGGED: tl.constexpr):
-    """Numbers of some rows, `other` where there are none."""
+def load_numbers(start, places, length, default, RAGGED: tl.constexpr):
+    """Numbers of some rows, `default` where there are none."""
     if RAGGED:
-        return tl.load(start + places, mask=places < length, other=other)
+        return tl.load(start + places, mask=places < length, other=default)
     return tl.load(start + places)
 
 
@@ -97,10 +99,10 @@ def biased_of(columns, spared, length, RAGGED: tl.constexpr):
 @triton.jit
 def over(messages, slope, height, STEPS: tl.constexpr):
     """One over messages, by Newton's steps from a straight line."""
-    found = height - slope * messages
+    inverse = height - slope * messages
     for _ in tl.static_range(STEPS):
-        found *= 2 - messages * found
-    return found
+        inverse *= 2 - messages * inverse
+    return inverse
 
 
 @triton.jit
@@ -122,10 +124,10 @@ def top_of(loads, length):
 def refined_of(scores, attention, once, load, normaliser, top, wild, OWN: tl.constexpr):
     """Refined probabilities of a tile; as a product where loads are not far apart."""
     if wild:
-        found = tl.exp2(scores + load - normaliser)
+        weights = tl.exp2(scores + load - normaliser)
     else:
-        found = attention * tl.exp2(load - top) * tl.exp2(top - normaliser)
-    return found if OWN else found * once
+        weights = attention * tl.exp2(load - top) * tl.exp2(top - normaliser)
+    return weights if OWN else weights * once
 
 
 @triton.jit
@@ -136,17 +138,17 @@ def to_attention(attention, once, refined, through, heard, change, OWN: tl.const
 
 
 @triton.jit
-def kept_of(asking, asked, threshold, kept):
+def kept_of(query_draws, key_draws, threshold, kept):
     """`kept` where dropout keeps a pair and 0 elsewhere, from both bits, as
     `saobp.fused.dropout.Dropout.keep`.
     """
-    bits = asking + asked
+    bits = query_draws + key_draws
     bits = (bits ^ (bits >> 16)) * -2048144789
     bits = (bits ^ (bits >> 13)) * -1028477387
     return tl.where(bits >= threshold, kept, 0.0)
 
 
 @triton.jit
-def product(one, other):
+def product(left, right):
     """For `tl.reduce`."""
-    return one * other
+    return left * right

@@ -36,7 +36,7 @@ class Call:
     # e^-strength - 1, signed, where all real queries share it
     change: float | None
     # 1, in the type of the probabilities
-    one: Tensor
+    unit: Tensor
     dropout: Dropout | None
     # (head, L) boolean, keys that get no bias; None where all get theirs
     spared: Tensor | None = None
@@ -61,7 +61,7 @@ class Call:
         """
         if self.spared is None:
             return self.change
-        return self.one.new_tensor(self.change).masked_fill(self.spared[part, None], 0)
+        return self.unit.new_tensor(self.change).masked_fill(self.spared[part, None], 0)
 
 
 class Heads:
@@ -128,11 +128,11 @@ class Heads:
 
     def wide(self, name: str) -> Wide:
         """Return scratch space for rows of D + 1 numbers, the same for the same name."""
-        found = self.scratch.get((name, self.dtype))
-        if found is None or found.body.shape != self.value.shape:
+        space = self.scratch.get((name, self.dtype))
+        if space is None or space.body.shape != self.value.shape:
             with torch.inference_mode(False):
-                found = self.scratch[name, self.dtype] = Wide.zeros(self.value)
-        return found
+                space = self.scratch[name, self.dtype] = Wide.zeros(self.value)
+        return space
 
     def attention(self, rows: slice) -> Tensor:
         """Return the attention of a tile before refinement, in buffer 1, over its scores unless
@@ -191,9 +191,9 @@ class Heads:
         # 1 - c A has no digits left where A is 1; the interpolation has
         if self.call.strongest > 0.5:
             decay = torch.exp(-self.of(rows, self.strength))
-            torch.lerp(self.call.one, decay, attention.clamp_(max=1), out=messages)
+            torch.lerp(self.call.unit, decay, attention.clamp_(max=1), out=messages)
         elif self.shared is not None:
-            torch.add(self.call.one, attention, alpha=self.shared, out=messages)
+            torch.add(self.call.unit, attention, alpha=self.shared, out=messages)
         else:
             torch.mul(attention, self.change(rows), out=messages).add_(1)
         if self.spared is not None:

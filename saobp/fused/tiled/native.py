@@ -51,14 +51,14 @@ def made() -> ctypes.CDLL | None:
         return None
     for choice in CHOICES:
         try:
-            found = ctypes.CDLL(str(compiled(compiler, (*FLAGS, *choice))))
+            library = ctypes.CDLL(str(compiled(compiler, (*FLAGS, *choice))))
         except (OSError, subprocess.SubprocessError):
             continue
         place = ctypes.c_void_p
-        found.saobp_attend.argtypes = [*[Rows] * 4, place, place, Sizes, ctypes.c_double]
-        found.saobp_gradients.argtypes = [*[Rows] * 8, place, place, Sizes]
-        found.saobp_statistics.restype = None
-        return found
+        library.saobp_attend.argtypes = [*[Rows] * 4, place, place, Sizes, ctypes.c_double]
+        library.saobp_gradients.argtypes = [*[Rows] * 8, place, place, Sizes]
+        library.saobp_statistics.restype = None
+        return library
     return None
 
 
@@ -66,9 +66,9 @@ def compiled(compiler: str, flags: tuple[str, ...]) -> Path:
     """Compile the sources, unless they lie compiled in the user's cache, by these flags and for
     this processor.
     """
-    asked = repr(([source.read_text() for source in SOURCES], compiler, flags, processor()))
+    recipe = repr(([source.read_text() for source in SOURCES], compiler, flags, processor()))
     folder = cache_folder()
-    made = folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:16]}.so"
+    made = folder / f"{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.so"
     if not made.exists():
         new = made.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
         command = [
@@ -85,8 +85,8 @@ def compiled(compiler: str, flags: tuple[str, ...]) -> Path:
 
 def processor() -> str:
     """Return what tells this processor from another that the same home may be used on."""
-    told = Path("/proc/cpuinfo")
-    lines = told.read_text().splitlines() if told.exists() else []
+    description = Path("/proc/cpuinfo")
+    lines = description.read_text().splitlines() if description.exists() else []
     return platform.machine() + next(
         (x for x in lines if x.startswith(("flags", "Features"))), platform.processor()
     )
@@ -205,9 +205,9 @@ def gradients(call: Call, *tensors: Tensor) -> list[Tensor]:
     """Return the gradients of query, key and value from those three, the results of `attend` and
     the output's.
     """
-    query, key, value, mean, total, load, given = (side_by_side(x) for x in tensors)
+    query, key, value, mean, total, load, output_gradient = (side_by_side(x) for x in tensors)
     results = [room_like(x) for x in (query, key, value)]
-    rows = map(Rows.of, (query, key, value, mean, given, *results))
+    rows = map(Rows.of, (query, key, value, mean, output_gradient, *results))
     changes = room_for_changes(call, query)
     sizes = Sizes.of(call, changes, query, value)
     if not passes().saobp_gradients(*rows, total.data_ptr(), load.data_ptr(), sizes):

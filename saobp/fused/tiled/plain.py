@@ -55,8 +55,8 @@ def messages_of(call: Call, changes: float | Tensor, attention: Tensor, scratch:
     """Return messages over e^strength (head, query, key), in buffer 2."""
     messages = buffer(scratch, 2, attention.shape, attention, attention.dtype)
     if isinstance(changes, Tensor):
-        return torch.addcmul(call.one, attention, changes, out=messages)
-    return torch.add(call.one, attention, alpha=changes, out=messages)
+        return torch.addcmul(call.unit, attention, changes, out=messages)
+    return torch.add(call.unit, attention, alpha=changes, out=messages)
 
 
 def attend_plainly(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor] | None:
@@ -68,25 +68,25 @@ def attend_plainly(call: Call, query: Tensor, key: Tensor, value: Tensor) -> lis
     results, scratch = [like(value, value.dtype), *sums_like(query)], scratch_for(query)
     # the most that loads can lie apart, in nats
     spread = call.strongest * query.shape[2]
-    for part, (asking, asked, meant, out, total, load) in parts(
+    for part, (queries, keys, values, out, total, load) in parts(
         query, key, value, *results, length=query.shape[2]
     ):
-        attention = plain_attention(call, asking, asked, scratch)
+        attention = plain_attention(call, queries, keys, scratch)
         if call.share:
             call.spared[part] = attention.sum(-2) > call.share * query.shape[2]
         messages = messages_of(call, call.changes(part), attention, scratch)
         if spread <= RANGE / 2:
-            found = messages.prod(-2, keepdim=True)
+            loads = messages.prod(-2, keepdim=True)
         else:
             bias = log_sum(messages, call.strongest)
             bias -= bias.amax(-1, keepdim=True)
             if spread > RANGE and not bias.amin().item() >= call.strongest - RANGE:
                 return None
-            found = bias.exp_()
-        weights = (attention.div_(messages) if call.exclude_self else attention).mul_(found)
+            loads = bias.exp_()
+        weights = (attention.div_(messages) if call.exclude_self else attention).mul_(loads)
         torch.sum(weights, -1, keepdim=True, out=total)
-        torch.bmm(weights, meant, out=out).div_(total)
-        load.copy_(found)
+        torch.bmm(weights, values, out=out).div_(total)
+        load.copy_(loads)
     return results
 
 
@@ -98,18 +98,18 @@ def backward_plainly(call: Call, *tensors: Tensor) -> list[Tensor]:
         return native.gradients(call, *tensors)
     results, scratch = [like(x, x.dtype) for x in tensors[:3]], scratch_for(tensors[0])
     for part, pieces in parts(*tensors, *results, length=tensors[0].shape[2]):
-        query, key, value, mean, total, load, given, to_query, to_key, to_value = pieces
-        given = given / total
-        last = (mean * given).sum(-1, keepdim=True).neg_()
+        query, key, value, mean, total, load, output_gradient, to_query, to_key, to_value = pieces
+        output_gradient = output_gradient / total
+        last = (mean * output_gradient).sum(-1, keepdim=True).neg_()
         changes = call.changes(part)
         attention, messages = attention_and_messages(call, changes, query, key, scratch)
         through = buffer(scratch, 0, attention.shape, query, query.dtype)
         weights = torch.div(attention, messages, out=through) if call.exclude_self else attention
         heard = last.mT @ weights
-        torch.bmm(weights.mT, given, out=to_value)
+        torch.bmm(weights.mT, output_gradient, out=to_value)
         heard.add_((to_value * value).sum(-1).unsqueeze(1)).mul_(load)
         to_value.mul_(load.mT)
-        torch.baddbmm(last, given, value.mT, out=through)
+        torch.baddbmm(last, output_gradient, value.mT, out=through)
         scores = scores_gradient(
             messages, attention, through, load, heard.mul_(changes), not call.exclude_self
         )
@@ -124,13 +124,13 @@ def scores_gradient(
     through: Tensor,
     load: Tensor,
     heard: Tensor,
-    own: bool,
+    keeps_self: bool,
 ) -> Tensor:
     """Return the gradient of scores from that of weights, `through`, in the memory of the
     messages.
     """
     through.mul_(load)
-    if own:
+    if keeps_self:
         through.addcdiv_(heard, messages)
     else:
         torch.addcdiv(heard, through, messages, out=through).div_(messages)

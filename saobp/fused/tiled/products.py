@@ -46,7 +46,7 @@ class Wide(NamedTuple):
 
 
 @cache
-def one(dtype: torch.dtype, device: torch.device) -> Tensor:
+def unit(dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return 1 on a device, made once."""
     with torch.inference_mode(False):
         return torch.ones((), dtype=dtype, device=device)

@@ -34,14 +34,14 @@ def values_for(heads: Heads, weight: Tensor | None) -> Wide:
 
 
 def add_by_key(
-    sums: Wide, heads: Heads, rows: slice, weights: Tensor, given: Wide, first: bool
+    sums: Wide, heads: Heads, rows: slice, weights: Tensor, vectors: Wide, first: bool
 ) -> None:
-    """Add weights^T @ given of a tile to the sums by key; the first tile sees all keys and starts
+    """Add weights^T @ vectors of a tile to the sums by key; the first tile sees all keys and starts
     them.
     """
     keep = heads.keep(rows)
     seen = sums.at(slice(0, heads.keys(rows)))
-    average(weights.mT, given.at(rows), keep if keep is None else keep.mT, seen, float(not first))
+    average(weights.mT, vectors.at(rows), keep if keep is None else keep.mT, seen, float(not first))
 
 
 def forward_all(heads: Heads, means: Means) -> Tensor:
@@ -66,8 +66,8 @@ def key_loads(heads: Heads) -> tuple[Tensor, bool]:
     """
     if heads.all and heads.call.strongest * heads.length <= RANGE / 2:
         return heads.messages(heads.all)[1].prod(-2, keepdim=True), True
-    said = [log_sum(heads.messages(rows)[1], heads.call.strongest) for rows in heads.tiles()]
-    bias = sum(said[1:], said[0])
+    logs = [log_sum(heads.messages(rows)[1], heads.call.strongest) for rows in heads.tiles()]
+    bias = sum(logs[1:], logs[0])
     heads.found_shift()
     # nothing is said about a padded key: let it not count as the best one
     if heads.real is not None:
@@ -93,39 +93,39 @@ def product_weights(heads: Heads, rows: slice, out: int) -> Tensor:
     return torch.div(attention, messages, out=heads.buffer(out, rows))
 
 
-def backward_all(heads: Heads, gradient: Wide, load: Tensor, found: Gradients) -> None:
+def backward_all(heads: Heads, gradient: Wide, load: Tensor, gradients: Gradients) -> None:
     """Fill in the gradients where every query receives messages from all the others."""
     # in nats, relative to the largest; a factor is positive
     if not is_mild(heads) and bool(load.min() < 0):
-        return backward_beliefs(heads, gradient, KeyBias(heads, load), found)
+        return backward_beliefs(heads, gradient, KeyBias(heads, load), gradients)
     values, sums = values_for(heads, load.mT), heads.wide("sums")
     for rows in heads.tiles():
         weights = product_weights(heads, rows, out=0)
         add_by_key(sums, heads, rows, weights, gradient, first=rows.start == 0)
-    torch.mul(sums.body, load.mT, out=found.value)
+    torch.mul(sums.body, load.mT, out=gradients.value)
     heard = heads.unspared(sums.used.mul_(values.used).sum(-1).unsqueeze(1))
     for rows in reversed(heads.tiles()):
-        found.add_scores(
-            rows, product_gradient(heads, rows, gradient.at(rows), values, heard, found)
+        gradients.add_scores(
+            rows, product_gradient(heads, rows, gradient.at(rows), values, heard, gradients)
         )
     return None
 
 
 def product_gradient(
-    heads: Heads, rows: slice, given: Wide, values: Wide, heard: Tensor, found: Gradients
+    heads: Heads, rows: slice, gradient: Wide, values: Wide, heard: Tensor, gradients: Gradients
 ) -> Tensor:
     """Return the gradient of a tile's scores: a softmax's, of (x / t - c dg) / t with x = dy t /
     p.
     """
     attention, messages = heads.messages(rows)
-    through = paired(given, values, heads.keep(rows), out=heads.buffer(0, rows))
+    through = paired(gradient, values, heads.keep(rows), out=heads.buffer(0, rows))
     change = heads.change(rows) if heads.shared is None else heads.shared
-    if found.wants_strength:
+    if gradients.wants_strength:
         weights = attention / messages
         reply = (
             torch.addcmul(heard, weights, through, value=-1) if heads.call.exclude_self else heard
         )
-        found.add_strength(rows, heads.unspared(weights.mul_(reply)))
+        gradients.add_strength(rows, heads.unspared(weights.mul_(reply)))
     if heads.call.exclude_self:
         torch.addcdiv(change * heard, through, messages, out=through).div_(messages)
     else:
@@ -170,9 +170,9 @@ class PrefixBias:
     def hear(self, scores: Tensor, log_messages: Tensor) -> None:
         """Add to the scores of a tile what its queries receive, and move on to the next tile."""
         running = log_messages.cumsum_(-2)
-        total, said = self.total[..., : scores.shape[-1]], running[:, -1:].clone()
+        total, tile_sum = self.total[..., : scores.shape[-1]], running[:, -1:].clone()
         if self.backwards:
-            total -= said
+            total -= tile_sum
         scores.add_(total.to(scores.dtype))
         # a shift, not a subtraction: the own message must not leave rounding behind
         if self.exclude_self:
@@ -180,7 +180,7 @@ class PrefixBias:
         else:
             scores.add_(running)
         if not self.backwards:
-            total += said
+            total += tile_sum
 
     def reply(self, gradient: Tensor, out: Tensor) -> Tensor:
         """Return the gradient of a tile's messages from that of its refined scores."""
@@ -214,21 +214,23 @@ def forward_prefix(heads: Heads, means: Means) -> Tensor:
     return bias.total
 
 
-def backward_beliefs(heads: Heads, gradient: Wide, bias: KeyBias, found: Gradients) -> None:
+def backward_beliefs(heads: Heads, gradient: Wide, bias: KeyBias, gradients: Gradients) -> None:
     """Fill in the gradients where every query receives messages from all the others and e^g has too
     wide a range.
     """
     values, sums = values_for(heads, None), heads.wide("sums")
     for rows in heads.tiles():
         add_by_key(sums, heads, rows, beliefs(heads, rows, bias), gradient, first=rows.start == 0)
-    found.value.copy_(sums.body)
+    gradients.value.copy_(sums.body)
     bias.heard = sums.used.mul_(values.used).sum(-1).unsqueeze(1)
     for rows in heads.tiles():
         weights = beliefs(heads, rows, bias)
-        found.add_scores(rows, belief_gradient(heads, rows, weights, gradient, values, bias, found))
+        gradients.add_scores(
+            rows, belief_gradient(heads, rows, weights, gradient, values, bias, gradients)
+        )
 
 
-def backward_prefix(heads: Heads, gradient: Wide, total: Tensor, found: Gradients) -> None:
+def backward_prefix(heads: Heads, gradient: Wide, total: Tensor, gradients: Gradients) -> None:
     """Fill in the gradients where every query receives messages from earlier ones only: one sweep,
     last tile first.
     """
@@ -236,8 +238,10 @@ def backward_prefix(heads: Heads, gradient: Wide, total: Tensor, found: Gradient
     for rows in reversed(heads.tiles()):
         weights = beliefs(heads, rows, bias)
         add_by_key(sums, heads, rows, weights, gradient, first=rows.stop == heads.length)
-        found.add_scores(rows, belief_gradient(heads, rows, weights, gradient, values, bias, found))
-    found.value.copy_(sums.body)
+        gradients.add_scores(
+            rows, belief_gradient(heads, rows, weights, gradient, values, bias, gradients)
+        )
+    gradients.value.copy_(sums.body)
 
 
 def belief_gradient(
@@ -247,7 +251,7 @@ def belief_gradient(
     gradient: Wide,
     values: Wide,
     bias: KeyBias | PrefixBias,
-    found: Gradients,
+    gradients: Gradients,
 ) -> Tensor:
     """Return the gradient of a tile's scores: directly, and through the messages its queries
     sent.
@@ -256,7 +260,7 @@ def belief_gradient(
     direct = paired(gradient.at(rows), seen, heads.keep(rows), out=out).mul_(weights)
     attention, messages = heads.messages(rows)
     reply = heads.unspared(bias.reply(direct, out=heads.buffer(3, rows))).div_(messages)
-    if found.wants_strength:
-        found.add_strength(rows, reply * attention)
+    if gradients.wants_strength:
+        gradients.add_strength(rows, reply * attention)
     reply.mul_(heads.change(rows))
     return direct.add_(softmax_gradient(reply, attention, out=heads.buffer(2, rows)))

@@ -75,15 +75,15 @@ def cut(tensor: Tensor, sequences: int, heads: int) -> list[Tensor]:
         return [piece.flatten(0, 1) for piece in tensor.split(sequences)]
     if heads >= tensor.shape[1]:
         return list(tensor.unbind())
-    return [piece for one in tensor.unbind() for piece in one.split(heads)]
+    return [piece for sequence in tensor.unbind() for piece in sequence.split(heads)]
 
 
 def like(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """Return a tensor (batch, head, L, D) to fill, of the same layout where its pieces are of one
     sequence.
     """
-    one = sequences_per_tile(*tensor.shape[1:3], tensor.device) == 1
-    layout = torch.preserve_format if one else torch.contiguous_format
+    whole = sequences_per_tile(*tensor.shape[1:3], tensor.device) == 1
+    layout = torch.preserve_format if whole else torch.contiguous_format
     return torch.empty_like(tensor, dtype=dtype, memory_format=layout)
 
 
