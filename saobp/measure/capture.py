@@ -121,8 +121,8 @@ def capture(
     plan = Plan(float(beta), int(hops), *graph, bool(spectrum), int(keep_maps))
     classes = token_classes(tokenizer) if tokenizer is not None else None
     # of the caller's: may change
-    own = _hooked(model) or any(options["factor"] in OWN for options in _options(model))
-    parts = Parts(path, _identity(model, plan, classes), asdict(plan), resume and not own)
+    changeable = _hooked(model) or any(options["factor"] in OWN for options in _options(model))
+    parts = Parts(path, _identity(model, plan, classes), asdict(plan), resume and not changeable)
     replayable = iter(batches) is not batches
     if replayable and parts.finished(chunk for _, chunk in _chunks(batches, part_samples, model)):
         return summary(path)
@@ -150,7 +150,7 @@ def _chunks(
     """
     forward = getattr(model, "base_model", model).forward
     others = set(signature(forward).parameters) - {*INPUTS, PIXELS, *OF_A_CALL}
-    first, chunk, held = 0, [], 0
+    first, chunk, samples_read = 0, [], 0
     for batch in batches:
         rows = _rows(batch)
         if unread := sorted(name for name in others & batch.keys() if batch[name] is not None):
@@ -158,10 +158,10 @@ def _chunks(
                 f"batches: the model takes {', '.join(unread)}, which is not read here; leave it out"
             )
         chunk.append(rows)
-        held += size(rows)
-        if held >= samples:
+        samples_read += size(rows)
+        if samples_read >= samples:
             yield first, chunk
-            first, chunk, held = first + held, [], 0
+            first, chunk, samples_read = first + samples_read, [], 0
     if chunk:
         yield first, chunk
 
@@ -216,9 +216,9 @@ def _visible(model: nn.Module) -> Iterator[Any]:
     training = [module for module in model.modules() if module.training]
     configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
     before = [
-        (one, one._attn_implementation)
-        for one in configs.values()
-        if hasattr(one, "_attn_implementation")
+        (config, config._attn_implementation)
+        for config in configs.values()
+        if hasattr(config, "_attn_implementation")
     ]
     refined = any(isinstance(module, Refinement) for module in model.modules())
 
@@ -233,7 +233,7 @@ def _visible(model: nn.Module) -> Iterator[Any]:
                         body(**moved)
                     return pairs
                 maps = getattr(body(**moved, output_attentions=True), "attentions", None) or [None]
-                return [None if one is None else (one, one) for one in maps]
+                return [None if layer is None else (layer, layer) for layer in maps]
 
         with observed(model, calls.append), activations(body, mask) as largest:
             maps = maps_of_one_stack(model, run, size(inputs), "batches")
@@ -281,8 +281,8 @@ def _identity(model: nn.Module, plan: Plan, classes: Any) -> str:
     """
     digest = hashlib.blake2b(digest_size=16)
     config = {key: value for key, value in model.config.to_dict().items() if key != "_name_or_path"}
-    said = [type(model).__name__, config, _options(model), asdict(plan), classes and classes[0]]
-    digest.update(json.dumps(said, sort_keys=True, default=str).encode())
+    facts = [type(model).__name__, config, _options(model), asdict(plan), classes and classes[0]]
+    digest.update(json.dumps(facts, sort_keys=True, default=str).encode())
     tensors = (
         dict(model.state_dict())
         | dict(model.named_buffers())

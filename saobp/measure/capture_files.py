@@ -108,8 +108,10 @@ class Parts:
 
     def finished(self, chunks: Iterable[Sequence[Mapping[str, Tensor]]]) -> bool:
         """Tell whether the final file is there and made from exactly these inputs."""
-        said = _metadata(self.path) if self.resume and self.path.exists() else {}
-        if "parts" not in said or said["parts"] != [self._digest(chunk) for chunk in chunks]:
+        metadata = _metadata(self.path) if self.resume and self.path.exists() else {}
+        if "parts" not in metadata or metadata["parts"] != [
+            self._digest(chunk) for chunk in chunks
+        ]:
             return False
         if self.plan["keep_maps"] and not self.maps.exists():
             return False
@@ -139,8 +141,8 @@ class Parts:
         """Write the part, whole or not at all."""
         table = pa.concat_tables(self.tables)
         with _aside(self.files[-1]) as temporary:
-            said = {METADATA: json.dumps(self.tally.to_json())}
-            pq.write_table(table.replace_schema_metadata(said), temporary)
+            metadata = {METADATA: json.dumps(self.tally.to_json())}
+            pq.write_table(table.replace_schema_metadata(metadata), temporary)
 
     def finish(self) -> dict[str, Any]:
         """Join the parts into the final file, a row group each, and the maps put aside; return the
@@ -158,8 +160,8 @@ class Parts:
                         f"{name}_{kept.suffixes[-2][1:]}": arrays[name] for name in arrays.files
                     }
         digests = [file.stem.rpartition("-")[2] for file in self.files]
-        said = {"plan": self.plan, "parts": digests, "tally": total.to_json()}
-        schema = pq.read_schema(self.files[0]).with_metadata({METADATA: json.dumps(said)})
+        metadata = {"plan": self.plan, "parts": digests, "tally": total.to_json()}
+        schema = pq.read_schema(self.files[0]).with_metadata({METADATA: json.dumps(metadata)})
         if maps:
             with _aside(self.maps) as temporary, open(temporary, "wb") as file:
                 np.savez_compressed(file, **maps)
@@ -195,36 +197,36 @@ def summary(path: str | Path) -> dict[str, Any]:
     """Summarise a finished capture from its file's metadata: means over samples and counts of
     NaN.
     """
-    said = _metadata(Path(path))
-    if "parts" not in said:
+    metadata = _metadata(Path(path))
+    if "parts" not in metadata:
         raise ValueError(f"{path}: not a finished capture; run saobp.measure.capture.capture again")
-    tally = Tally.from_json(said["tally"])
+    tally = Tally.from_json(metadata["tally"])
     layers, heads = tally.sums["gtd"].shape[1:]
     size = {"samples": tally.samples, "tokens": tally.tokens, "layers": layers, "heads": heads}
     missing = {
         name: tally.samples - count for name, count in tally.counts.items() if name != POSITIONS
     }
-    found: dict[str, Any] = {"matrices": {}, "nan": {}}
+    numbers: dict[str, Any] = {"matrices": {}, "nan": {}}
     for index, matrix in enumerate(MATRICES):
-        found["matrices"][matrix] = _means(tally, index)
-        found["nan"][matrix] = {name: int(count[index].sum()) for name, count in missing.items()}
-    return size | said["plan"] | found
+        numbers["matrices"][matrix] = _means(tally, index)
+        numbers["nan"][matrix] = {name: int(count[index].sum()) for name, count in missing.items()}
+    return size | metadata["plan"] | numbers
 
 
 def _means(tally: Tally, matrix: int) -> dict[str, Any]:
     """Mean every number over the samples where it is defined; NaN where it is nowhere."""
-    found: dict[str, Any] = {"by_layer": {}, "overall": {}}
+    numbers: dict[str, Any] = {"by_layer": {}, "overall": {}}
     for name in tally.sums:
         total, count = tally.sums[name][matrix], tally.counts[name][matrix]
         if name == POSITIONS:
-            found[name] = _ratio(total.sum(0), count.sum(0))
-            found[f"{name}_by_layer"] = _ratio(total, count)
+            numbers[name] = _ratio(total.sum(0), count.sum(0))
+            numbers[f"{name}_by_layer"] = _ratio(total, count)
             continue
-        found[name] = _ratio(total, count)
-        found["overall"][name] = _ratio(total.sum(), count.sum())
+        numbers[name] = _ratio(total, count)
+        numbers["overall"][name] = _ratio(total.sum(), count.sum())
         if total.ndim == 2:
-            found["by_layer"][name] = _ratio(total.sum(-1), count.sum(-1))
-    return found
+            numbers["by_layer"][name] = _ratio(total.sum(-1), count.sum(-1))
+    return numbers
 
 
 def _ratio(total: np.ndarray, count: np.ndarray) -> Any:

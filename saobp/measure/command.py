@@ -42,14 +42,14 @@ def main(arguments: list[str] | None = None) -> int:
     except click.Abort:
         return 130
     except click.UsageError as error:
-        asked = error.ctx.command_path if error.ctx else "saobp"
-        said, code = (
-            f"{error.format_message().rstrip('.')}; `{asked} --help` lists the options",
+        command = error.ctx.command_path if error.ctx else "saobp"
+        message, code = (
+            f"{error.format_message().rstrip('.')}; `{command} --help` lists the options",
             error.exit_code,
         )
     # a run that failed
     except click.ClickException as error:
-        said, code = error.message, error.exit_code
+        message, code = error.message, error.exit_code
     except ModuleNotFoundError as error:
         if not error.name or error.name.partition(".")[0] in ("saobp", "companion"):
             raise
@@ -58,11 +58,11 @@ def main(arguments: list[str] | None = None) -> int:
             if (sys.argv[1:] if arguments is None else arguments)[:1] == ["inspect"]
             else "study"
         )
-        said, code = f"{error.name} is not installed: pip install 'saobp[{extra}]'", 2
+        message, code = f"{error.name} is not installed: pip install 'saobp[{extra}]'", 2
     except (OSError, ValueError) as error:
         name, code = getattr(error, "filename", None), 2
-        said = f"{name}: {error.strerror}" if name else str(error)
-    print(f"saobp: {visible(said)}", file=sys.stderr)
+        message = f"{name}: {error.strerror}" if name else str(error)
+    print(f"saobp: {visible(message)}", file=sys.stderr)
     return code
 
 

@@ -73,7 +73,7 @@ def measure(
         changes = torch.expm1(-step.strength).expand(rows.count, 1, 1).flatten()
         changes = changes.to(scores.dtype).contiguous()
         spared = None if rows.spared is None else rows.spared.contiguous()
-    places = [scores, sides[0], sides[1] if step else None, rows.said]
+    places = [scores, sides[0], sides[1] if step else None, rows.received]
     places += [columns[0], columns[-1], numbers, spared, changes, spare]
     native.passes().saobp_statistics(
         Rows(

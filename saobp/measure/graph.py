@@ -29,7 +29,11 @@ except ModuleNotFoundError:
         "saobp.measure.graph needs igraph: pip install 'saobp[measure]'", name="igraph"
     ) from None
 
-JOINED = {"mean": lambda one, other: (one + other) / 2, "max": torch.maximum, "min": torch.minimum}
+JOINED = {
+    "mean": lambda weights, transposed: (weights + transposed) / 2,
+    "max": torch.maximum,
+    "min": torch.minimum,
+}
 SYMMETRIES = (*JOINED,)
 CLUSTERINGS = ("binary", "onnela", "barrat")
 
@@ -108,19 +112,19 @@ def betweenness(
     _check_weights(weights)
     if not directed and not torch.equal(torch.nan_to_num(weights), torch.nan_to_num(weights.mT)):
         raise ValueError("weights must be symmetric for an undirected graph; pass directed=True")
-    size, found = weights.shape[-1], []
-    for one in weights.detach().cpu().reshape(math.prod(weights.shape[:-2]), size, size):
-        edges = (one if directed else one.triu()).nonzero()
+    size, centralities = weights.shape[-1], []
+    for matrix in weights.detach().cpu().reshape(math.prod(weights.shape[:-2]), size, size):
+        edges = (matrix if directed else matrix.triu()).nonzero()
         graph = igraph.Graph(n=size, edges=edges.tolist(), directed=directed)
-        lengths = (1 / one[edges[:, 0], edges[:, 1]]).tolist() if weighted else None
+        lengths = (1 / matrix[edges[:, 0], edges[:, 1]]).tolist() if weighted else None
         # all of it, by one weight
-        undefined = one.isnan().any()
-        found.append(
+        undefined = matrix.isnan().any()
+        centralities.append(
             [math.nan] * size
             if undefined
             else graph.betweenness(directed=directed, weights=lengths)
         )
-    return torch.tensor(found, dtype=torch.float64).reshape(weights.shape[:-1])
+    return torch.tensor(centralities, dtype=torch.float64).reshape(weights.shape[:-1])
 
 
 def graph_measures(
@@ -136,8 +140,8 @@ def graph_measures(
     Means are over the nodes where the value is defined; NaN if it is at none.
     """
     weights = token_graph(attention, nodes, threshold, mask=mask)
-    found = {f"clustering_{kind}": clustering(weights, kind).nanmean(-1) for kind in CLUSTERINGS}
-    return found | {"betweenness": betweenness(weights).nanmean(-1)}
+    measures = {f"clustering_{kind}": clustering(weights, kind).nanmean(-1) for kind in CLUSTERINGS}
+    return measures | {"betweenness": betweenness(weights).nanmean(-1)}
 
 
 def check_threshold(threshold: float, name: str = "threshold") -> None:

@@ -113,14 +113,14 @@ def cross_layer_gtd(
         raise ValueError(
             f"layers: {len(layers)} are fewer than hops={hops}; pass hops <= {len(layers)}"
         )
-    means, found = [padding.cut(layer, mask)[0].mean(-3) for layer in layers], []
+    means, dependencies = [padding.cut(layer, mask)[0].mean(-3) for layer in layers], []
     for start in range(len(means) - hops + 1):
         product, paths = means[start], torch.zeros_like(means[start])
         for step in range(1, hops):
             product = _product(means[start + step], product)
             paths = paths + beta**step * product
-        found.append(_dependency(means[start], paths))
-    return torch.stack(found, -1)
+        dependencies.append(_dependency(means[start], paths))
+    return torch.stack(dependencies, -1)
 
 
 def sparsity(
@@ -262,7 +262,7 @@ def _paths(
 def _dependency(direct: Tensor, indirect: Tensor) -> Tensor:
     """Put the two squared norms into Eq. 13."""
     direct, indirect = (
-        torch.linalg.vector_norm(one, dim=(-2, -1)).square() for one in (direct, indirect)
+        torch.linalg.vector_norm(paths, dim=(-2, -1)).square() for paths in (direct, indirect)
     )
     return indirect / (direct + indirect)
 

@@ -64,7 +64,7 @@ def token_classes(tokenizer: Any) -> tuple[tuple[str, ...], Int[Tensor, " vocabu
         )
     names = ("first" if tokenizer.cls_token_id is None else "cls", "sep", "punctuation", "content")
     # not as a tokenizer of bytes spells them
-    words = tokenizer.batch_decode([[one] for one in range(len(tokenizer))])
+    words = tokenizer.batch_decode([[token] for token in range(len(tokenizer))])
     classes = torch.full((len(words),), 3)
     for index, word in enumerate(words):
         bare = word.strip().removeprefix("##")
@@ -138,12 +138,12 @@ def _pair(
         _one(matrix, mask, plan, groups)
         for matrix in ((raw,) if raw.data_ptr() == refined.data_ptr() else (raw, refined))
     ]
-    found = {name: torch.stack([both[0][name], both[-1][name]]) for name in both[0]}
+    numbers = {name: torch.stack([both[0][name], both[-1][name]]) for name in both[0]}
     distance = (refined.float() - raw.float()).abs().sum(-1).masked_fill(~mask[:, None], 0.0).sum(
         -1
     ) / 2
     moved = distance / mask.sum(-1, keepdim=True)
-    return found | {"moved": torch.stack([torch.zeros_like(moved), moved])}
+    return numbers | {"moved": torch.stack([torch.zeros_like(moved), moved])}
 
 
 def _beside(
@@ -174,18 +174,19 @@ def _one(
         raise ValueError(
             "model: its attention gives mass to padding, or does not sum to 1 over the real keys"
         )
-    found = gtd_and_entropy.measure(attention, plan.beta, plan.hops, mask=mask)
+    numbers = gtd_and_entropy.measure(attention, plan.beta, plan.hops, mask=mask)
     if plan.spectrum:
-        found["effective_rank"] = gtd_and_entropy.effective_rank(attention, mask=mask)
+        numbers["effective_rank"] = gtd_and_entropy.effective_rank(attention, mask=mask)
     shares = mass / mask.sum(-1)[:, None, None]
-    found |= {name: (shares * group[:, None]).sum(-1) for name, group in groups.items()}
+    numbers |= {name: (shares * group[:, None]).sum(-1) for name, group in groups.items()}
     if plan.graph_nodes:
         size = {"nodes": plan.graph_nodes, "threshold": plan.graph_threshold}
         graphs = [graph_measures(maps, mask=real, **size) for maps, real in zip(attention, mask)]
-        found |= {
-            name: torch.stack([one[name].to(mask.device) for one in graphs]) for name in graphs[0]
+        numbers |= {
+            name: torch.stack([measures[name].to(mask.device) for measures in graphs])
+            for name in graphs[0]
         }
-    return found
+    return numbers
 
 
 def _grouped(tokens: Tensor, mask: Tensor, classes: Any) -> dict[str, Bool[Tensor, "batch L"]]:

@@ -15,7 +15,7 @@ def prose(paragraphs: int | None = None) -> list[str]:
     Raises ValueError if `paragraphs` is no whole number between 1 and 300.
     Source: data/README.md names where the text was taken from.
     """
-    found = (
+    texts = (
         files("saobp.measure")
         .joinpath("prose.txt")
         .read_text(encoding="utf-8")
@@ -23,9 +23,9 @@ def prose(paragraphs: int | None = None) -> list[str]:
         .split("\n\n")
     )
     if paragraphs is not None and not (
-        isinstance(paragraphs, Integral) and 1 <= paragraphs <= len(found)
+        isinstance(paragraphs, Integral) and 1 <= paragraphs <= len(texts)
     ):
         raise ValueError(
-            f"paragraphs must be a whole number between 1 and {len(found)}, got {quoted(paragraphs)}"
+            f"paragraphs must be a whole number between 1 and {len(texts)}, got {quoted(paragraphs)}"
         )
-    return found[:paragraphs]
+    return texts[:paragraphs]

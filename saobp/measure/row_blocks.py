@@ -128,7 +128,7 @@ class RowBlocks:
         # keys that get no bias, (head or 1, 1, key)
         self.spared = None if step is None else step.spared
         # what is said about each key: by all rows, or by those of the blocks so far
-        self.said = query.new_zeros(self.count, 1, self.length, dtype=torch.float64)
+        self.received = query.new_zeros(self.count, 1, self.length, dtype=torch.float64)
 
     def blocks(self) -> list[slice]:
         """Cut the queries into blocks."""
@@ -191,21 +191,21 @@ class RowBlocks:
 
     def gather(self) -> None:
         """Add up what all rows say about each key, where every row hears all others."""
-        columns = torch.zeros_like(self.said)
+        columns = torch.zeros_like(self.received)
         for rows in self.blocks():
             block = self.plain(rows)
             attention, messages = self.listen(block)
             columns[..., block.keys] += attention.sum(-2, keepdim=True)
-            self.said[..., block.keys] += messages.sum(-2, keepdim=True)
+            self.received[..., block.keys] += messages.sum(-2, keepdim=True)
         share = self.step.share
         if share is not None:
             self.spared = columns > share * self.length
-            self.said.masked_fill_(self.spared, 0)
+            self.received.masked_fill_(self.spared, 0)
 
     def forget(self) -> None:
         """Be ready to go over the blocks once more."""
         if self.step and self.step.earlier:
-            self.said.zero_()
+            self.received.zero_()
 
     def refine(self, block: Block) -> Block:
         """Return the refined rows of a plain block (Eq. 11), whose weights are its attention then.
@@ -214,16 +214,16 @@ class RowBlocks:
         """
         step, scores = self.step, block.scores
         attention, messages = self.listen(block)
-        said = self.said[..., block.keys]
-        most = said.amax(-1, keepdim=True)
-        if step.strongest * self.length > RANGE and bool((most - said).amax() > RANGE):
+        received = self.received[..., block.keys]
+        most = received.amax(-1, keepdim=True)
+        if step.strongest * self.length > RANGE and bool((most - received).amax() > RANGE):
             # a zero stays a zero, also where the rest of its row loses nearly all
             tiny = torch.finfo(attention.dtype).tiny
             scores.masked_fill_(attention <= tiny, BLOCKED)
         # the keys that keep mass must not lose digits to a bias of hundreds of nats
-        scores.add_((said - most).to(scores.dtype))
+        scores.add_((received - most).to(scores.dtype))
         if step.earlier:
-            said += self.in_turn(scores, messages)
+            received += self.in_turn(scores, messages)
         elif step.exclude_self:
             scores.sub_(messages)
         return self.weighed(block.rows, block.keys, scores, MESSAGES)

@@ -49,7 +49,7 @@ class StreamedBootstrap:
         """
         drawn = self.weights > 0
         means = self.sums[drawn] / self.weights[drawn, None]
-        draws = [statistic(one.reshape(np.shape(self.total))) for one in means]
+        draws = [statistic(mean.reshape(np.shape(self.total))) for mean in means]
         low, high = np.quantile(draws, [0.025, 0.975], axis=0)
         return (
             (low, high)
@@ -74,15 +74,15 @@ class Tally:
         self.sums[name] = np.nansum(values, axis=1)
         self.counts[name] = np.isfinite(values).sum(axis=1)
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, addition: Tally) -> None:
         """Add another tally; positions may be longer in one of the two."""
-        self.samples += other.samples
-        self.tokens += other.tokens
-        for mine, theirs in ((self.sums, other.sums), (self.counts, other.counts)):
+        self.samples += addition.samples
+        self.tokens += addition.tokens
+        for mine, theirs in ((self.sums, addition.sums), (self.counts, addition.counts)):
             for name, value in theirs.items():
-                held = mine.get(name, np.zeros_like(value))
-                mine[name] = np.zeros(np.maximum(held.shape, value.shape), dtype=held.dtype)
-                for array in (held, value):
+                total = mine.get(name, np.zeros_like(value))
+                mine[name] = np.zeros(np.maximum(total.shape, value.shape), dtype=total.dtype)
+                for array in (total, value):
                     mine[name][..., : array.shape[-1]] += array
 
     def to_json(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class Tally:
         return {"samples": self.samples, "tokens": self.tokens, **arrays}
 
     @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> Tally:
+    def from_json(cls, record: Mapping[str, Any]) -> Tally:
         """Read what `to_json` wrote."""
-        arrays = [{k: np.array(v) for k, v in said[key].items()} for key in ("sums", "counts")]
-        return cls(said["samples"], said["tokens"], *arrays)
+        arrays = [{k: np.array(v) for k, v in record[key].items()} for key in ("sums", "counts")]
+        return cls(record["samples"], record["tokens"], *arrays)

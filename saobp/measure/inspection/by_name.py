@@ -110,8 +110,8 @@ def _opened(name: str, pictures: bool) -> Opened:
     opened = open_model(name)
     sees = getattr(opened.model, "main_input_name", "") == "pixel_values"
     if sees != pictures:
-        given, other = ("pictures", "--images FOLDER") if sees else ("text", "--text FILE")
-        raise ValueError(f"{name}: reads {given}; give it some with {other}")
+        inputs, option = ("pictures", "--images FOLDER") if sees else ("text", "--text FILE")
+        raise ValueError(f"{name}: reads {inputs}; give it some with {option}")
     return opened
 
 

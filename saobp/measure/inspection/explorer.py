@@ -87,8 +87,8 @@ def from_levels(levels: UInt16[np.ndarray, "*head L L"]) -> Float[Tensor, "*head
     """Return the probabilities that levels stand for, rows normalised, in float64, as the page
     computes them.
     """
-    given = torch.from_numpy(levels.astype(np.float64))
-    maps = (FLOOR * ((LEVELS - given) / (LEVELS - 1)) ** 2).exp().masked_fill(given == 0, 0)
+    numbers = torch.from_numpy(levels.astype(np.float64))
+    maps = (FLOOR * ((LEVELS - numbers) / (LEVELS - 1)) ** 2).exp().masked_fill(numbers == 0, 0)
     return maps / maps.sum(-1, keepdim=True)
 
 
@@ -163,7 +163,7 @@ def collect(
         "heads": heads,
         "start": {"text": text, "length": length, "layer": layer, "head": head},
         "texts": shown,
-        "error": {name: max(one[name] for one in errors) for name in errors[0]},
+        "error": {name: max(error[name] for error in errors) for name in errors[0]},
     }
 
 
@@ -195,7 +195,8 @@ def _differences(maps: Tensor, received: Tensor, causal: bool) -> dict[str, floa
     for factor in FACTORS:
         for strength in SLIDER[-1:] if factor in WITHOUT_MESSAGES else SLIDER:
             ours, exact = (
-                one_step(one, factor, strength, causal).double() for one in (received, maps)
+                one_step(attention, factor, strength, causal).double()
+                for attention in (received, maps)
             )
             gaps = {"probability": ours - exact} | {
                 name: of(ours) - of(exact) for name, of in DRAWN.items()
@@ -249,14 +250,14 @@ def refuse_unwritable(folder: Path) -> None:
 def _inspected(folder: Path) -> bool:
     """Tell whether a folder is what an inspection wrote."""
     try:
-        said = json.loads((folder / "attention.json").read_text(encoding="utf-8"))
+        content = json.loads((folder / "attention.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(said, dict) and {"model", "factor", "strengths"} <= said.keys()
+    return isinstance(content, dict) and {"model", "factor", "strengths"} <= content.keys()
 
 
 def write(
-    folder: Path, name: str, found: Inspection, shown: dict[str, Any], facts: dict[str, Any]
+    folder: Path, name: str, inspection: Inspection, shown: dict[str, Any], facts: dict[str, Any]
 ) -> list[Path]:
     """Write index.html, attention.csv, measures.csv, attention.json, and perplexity.csv of a language
     model; return their paths.
@@ -266,15 +267,15 @@ def write(
     """
     import pandas
 
-    result = summary(name, found, facts)
+    result = summary(name, inspection, facts)
     texts = {
-        "index.html": page(result, found, shown),
-        "attention.csv": found.to_frame().to_csv(index=False, float_format="%.6g"),
-        "measures.csv": measures_table(found.measures).to_csv(index=False),
+        "index.html": page(result, inspection, shown),
+        "attention.csv": inspection.to_frame().to_csv(index=False, float_format="%.6g"),
+        "measures.csv": measures_table(inspection.measures).to_csv(index=False),
         "attention.json": json.dumps(result, indent=1, ensure_ascii=False) + "\n",
     }
-    if found.predictions:
-        texts["perplexity.csv"] = pandas.DataFrame(found.predictions).to_csv(
+    if inspection.predictions:
+        texts["perplexity.csv"] = pandas.DataFrame(inspection.predictions).to_csv(
             index=False, float_format="%.6g"
         )
     folder.mkdir(parents=True, exist_ok=True)
@@ -298,57 +299,59 @@ def measures_table(measures: Sequence[str]) -> Any:
     return pandas.DataFrame(rows)
 
 
-def summary(name: str, found: Inspection, facts: dict[str, Any]) -> dict[str, Any]:
+def summary(name: str, inspection: Inspection, facts: dict[str, Any]) -> dict[str, Any]:
     """Return everything that was found as plain data, as it stands in attention.json."""
-    layers, heads = found.shape
+    layers, heads = inspection.shape
     return {
         "model": name,
         **facts,
         "layers": layers,
         "heads": heads,
-        "causal": found.causal,
-        "factor": found.factor,
-        "spare": found.spare,
-        "strengths": list(found.strengths),
-        "texts": found.values.samples,
-        "tokens": found.tokens,
-        "measures": {measure: asdict(MEASURES[measure]) for measure in found.measures},
-        "table": layer_rows(found),
-        "curves": [{"strength": strength, **by_head(found, strength)} for strength in found.grid],
+        "causal": inspection.causal,
+        "factor": inspection.factor,
+        "spare": inspection.spare,
+        "strengths": list(inspection.strengths),
+        "texts": inspection.values.samples,
+        "tokens": inspection.tokens,
+        "measures": {measure: asdict(MEASURES[measure]) for measure in inspection.measures},
+        "table": layer_rows(inspection),
+        "curves": [
+            {"strength": strength, **by_head(inspection, strength)} for strength in inspection.grid
+        ],
         "sinks": {
-            "all": found.sinks()[:12],
-            "by_layer": [found.sinks(layer + 1)[:5] for layer in range(layers)],
+            "all": inspection.sinks()[:12],
+            "by_layer": [inspection.sinks(layer + 1)[:5] for layer in range(layers)],
         },
-        "predictions": found.predictions,
+        "predictions": inspection.predictions,
         "versions": {package: version(package) for package in ("saobp", "torch", "transformers")},
     }
 
 
-def by_head(found: Inspection, strength: float) -> dict[str, list[list[float]]]:
+def by_head(inspection: Inspection, strength: float) -> dict[str, list[list[float]]]:
     """Return the measures that were taken at a strength, five digits, by layer and head."""
     taken = {}
-    for measure, values in found.means(strength).items():
+    for measure, values in inspection.means(strength).items():
         if not np.isnan(values).all():
             rows = [[float(f"{value:.5g}") for value in row] for row in values]
             taken[measure] = [[None if math.isnan(x) else x for x in row] for row in rows]
     return taken
 
 
-def layer_rows(found: Inspection) -> list[dict[str, Any]]:
+def layer_rows(inspection: Inspection) -> list[dict[str, Any]]:
     """Return a row per layer, heads averaged: its most frequent sink, and every measure before and
     after the step.
     """
-    table = found.to_frame()
-    table = table[(table["strength"] == found.strengths[0]) & table["head"].isna()].set_index(
+    table = inspection.to_frame()
+    table = table[(table["strength"] == inspection.strengths[0]) & table["head"].isna()].set_index(
         "measure"
     )
     numbers = table[["before", "after", "change", "low", "high"]].astype(object)
     # an interval of one text
     numbers = numbers.where(numbers.notna(), None)
     return [
-        {"layer": layer + 1, "sink": found.sinks(layer + 1)[0]}
+        {"layer": layer + 1, "sink": inspection.sinks(layer + 1)[0]}
         | numbers[table["layer"] == layer + 1].to_dict("index")
-        for layer in range(found.shape[0])
+        for layer in range(inspection.shape[0])
     ]
 
 
@@ -376,7 +379,7 @@ def short(value: float) -> str:
     return f"{value:.2g}" if 0 < value < 0.095 else f"{value:.2f}"
 
 
-def page(result: dict[str, Any], found: Inspection, shown: dict[str, Any]) -> str:
+def page(result: dict[str, Any], inspection: Inspection, shown: dict[str, Any]) -> str:
     """Return the page: what changed, the explorer, and the tables, maps and curves."""
     drawn = {name: result[name] for name in ("curves", "measures", "predictions", "strengths")}
     texts, source = result["texts"], result["source"]
@@ -388,7 +391,7 @@ def page(result: dict[str, Any], found: Inspection, shown: dict[str, Any]) -> st
         .render(
             **result,
             measured_on=f"{texts} {source}",
-            tiles=means(result["table"], found.measures),
+            tiles=means(result["table"], inspection.measures),
             explorer=Markup(fragment(shown)),
             drawn=Markup(as_json(drawn)),
             charts=Markup(asset("charts.js")),
@@ -414,19 +417,19 @@ def means(
     return averages
 
 
-def cell(found: Inspection) -> str:
+def cell(inspection: Inspection) -> str:
     """Return what a notebook shows of an inspection: its table, and the explorer in a frame.
 
     The frame holds its page in an attribute and loads nothing, so that it works offline, in an
     exported page, and where a notebook's scripts do not run.
     """
-    title = f"Attention in {found.name}"
+    title = f"Attention in {inspection.name}"
     body = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
     page = (
         body
-        + f'<body style="margin: 0; font: 15px system-ui, sans-serif">{fragment(found.shown)}</body></html>'
+        + f'<body style="margin: 0; font: 15px system-ui, sans-serif">{fragment(inspection.shown)}</body></html>'
     )
-    rows = layer_rows(found)
+    rows = layer_rows(inspection)
     return (
         _environment()
         .get_template("cell.html")
@@ -434,10 +437,10 @@ def cell(found: Inspection) -> str:
             title=title,
             frame=page,
             rows=rows,
-            measures={name: MEASURES[name] for name in found.measures},
-            strength=None if found.factor in WITHOUT_MESSAGES else found.strengths[0],
-            factor=found.factor,
-            texts=found.values.samples,
-            tokens=found.tokens,
+            measures={name: MEASURES[name] for name in inspection.measures},
+            strength=None if inspection.factor in WITHOUT_MESSAGES else inspection.strengths[0],
+            factor=inspection.factor,
+            texts=inspection.values.samples,
+            tokens=inspection.tokens,
         )
     )

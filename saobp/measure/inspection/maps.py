@@ -68,7 +68,9 @@ def encoded(
             f"tokenizer must turn texts into input_ids; got {type(tokenizer).__name__}"
         )
     if getattr(model, "main_input_name", "") == "pixel_values":
-        yield from (Sample(dict(tokenizer(images=one, return_tensors="pt")), []) for one in texts)
+        yield from (
+            Sample(dict(tokenizer(images=image, return_tensors="pt")), []) for image in texts
+        )
         return
     length = min(tokens, positions(model), tokenizer.model_max_length)
     for text in texts:
@@ -76,12 +78,12 @@ def encoded(
             continue
         inputs = dict(tokenizer(text, truncation=True, max_length=length, return_tensors="pt"))
         ids = inputs["input_ids"][0].tolist()
-        words = [tokenizer.decode([one]).replace("\n", "↵").strip() or "␣" for one in ids]
+        words = [tokenizer.decode([token]).replace("\n", "↵").strip() or "␣" for token in ids]
         # a part of a letter is called what the tokenizer calls it
         parted = ["\ufffd" in word for word in words]
         names = [
-            tokenizer.convert_ids_to_tokens(one) if part else word
-            for one, word, part in zip(ids, words, parted)
+            tokenizer.convert_ids_to_tokens(token) if part else word
+            for token, word, part in zip(ids, words, parted)
         ]
         yield Sample(inputs, names)
 
@@ -173,12 +175,12 @@ def maps_of(model: nn.Module, sample: Sample) -> list[Float[Tensor, "head L L"]]
             body(**inputs, **without_cache(body))
         return pairs
 
-    found = [raw[0].float() for raw, _ in maps_of_one_stack(model, run, 1, "texts")]
-    if not all(maps.isfinite().all() for maps in found):
+    layers = [raw[0].float() for raw, _ in maps_of_one_stack(model, run, 1, "texts")]
+    if not all(maps.isfinite().all() for maps in layers):
         raise ValueError(
             f"model: {type(model).__name__} gives attention that is no number on one of the texts"
         )
-    return found
+    return layers
 
 
 def one_step(

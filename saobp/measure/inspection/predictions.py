@@ -116,7 +116,9 @@ def maskable(sample: Sample, tokenizer: Any) -> Tensor:
     """Return the places of a text's tokens that are none of the tokenizer's own; an unknown word is
     one of these.
     """
-    special = [one in tokenizer.all_special_ids for one in sample.inputs["input_ids"][0].tolist()]
+    special = [
+        token in tokenizer.all_special_ids for token in sample.inputs["input_ids"][0].tolist()
+    ]
     return torch.nonzero(~torch.tensor(special))[:, 0]
 
 
