@@ -26,7 +26,7 @@ from companion.setup.studies import (
     TUNED_EXAM,
     load_study,
 )
-from companion.statistics.estimates import FRESH
+from companion.statistics.estimates import BESIDE
 
 # their records hold nothing that the others do not
 SUMMARIES = ("10-tables", "11-figures")
@@ -130,7 +130,7 @@ def draw(folder: Path) -> list[Path]:
     from their own, and write the table of results and the claims.
     """
     first, hashes = full_width(shown_study()), {}
-    for study in (*{run["study"] for run in first}, shown_study(), *FRESH):
+    for study in (*{run["study"] for run in first}, shown_study(), *BESIDE):
         hashes |= records.hashes(paths.results(study))
     return figures.publish(
         shown(shown_study()),
@@ -146,14 +146,14 @@ def draw(folder: Path) -> list[Path]:
 
 
 def shown(study_name: str) -> list[dict[str, Any]]:
-    """Return the tracked records of a study, and those of its fresh seeds under their own study's
-    name.
+    """Return the tracked records of a study, and those of its fresh seeds and of the larger sizes'
+    times under their own study's name.
     """
-    found = records.load(paths.results(study_name))
-    for fresh in FRESH if study_name == ENCODERS else ():
-        runs = records.load(paths.results(fresh))
-        found += [run | {"study": fresh} for run in runs]
-    return found
+    tracked = records.load(paths.results(study_name))
+    for beside in BESIDE if study_name == ENCODERS else ():
+        runs = records.load(paths.results(beside))
+        tracked += [run | {"study": beside} for run in runs]
+    return tracked
 
 
 def full_width(study_name: str) -> list[dict[str, Any]]:

@@ -40,8 +40,11 @@ def rows(study: Study) -> Iterator[Row]:
     """Yield the rows of a study's timings."""
     for run in study.runs("alternations"):
         yield from _alternations(study, run)
-    for run in study.runs("cost"):
+    timed = study.runs("cost")
+    for run in timed:
         yield from _rounds(study, run)
+    # attention alone is of no size: a study of several says nothing of its own about it
+    for run in timed if len(timed) == 1 else ():
         yield from _lengths(study, run)
 
 
@@ -90,8 +93,10 @@ def _rounds(study: Study, run: Record) -> Iterator[Row]:
     metrics, model = run["metrics"], run["parameters"]["model"]
     for phase, title in PHASES.items():
         for contrast, estimate in _ratios(metrics, phase):
-            row = study.row(ROUNDS.of(f" of {title}"), contrast, estimate, model)
-            yield replace(row, scope=f"{labels.model_title(model)}, random tokens, CPU")
+            name = labels.model_title(model)
+            of_several = f", {name}" if len(study.models("cost")) > 1 else ""
+            row = study.row(ROUNDS.of(f" of {title}{of_several}"), contrast, estimate, model)
+            yield replace(row, scope=f"{name}, random tokens, CPU")
 
 
 def _lengths(study: Study, run: Record) -> Iterator[Row]:

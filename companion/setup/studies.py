@@ -39,6 +39,8 @@ PUBLIC_ENCODER = "retrofit"
 PUBLIC_MODELS = "spare"
 # time to learn at tuned learning rates
 TUNED_EXAM = "learning"
+# the paper's three sizes, of which the times of the larger two are at hand
+LADDER = "ladder"
 # of Original and High, 300 in each setting
 ALTERNATIONS = "cost"
 PLANNED = (

@@ -11,24 +11,26 @@ import pandas as pd
 from companion.records import select
 from companion.records.schema import Record
 from companion.setup import labels
-from companion.setup.studies import FRESH_DECODERS, FRESH_ENCODERS
+from companion.setup.studies import FRESH_DECODERS, FRESH_ENCODERS, LADDER
 from companion.statistics import Estimate, item_errors, mean_interval, paired_difference
 from companion.statistics.intervals import NORMAL
 from companion.statistics.task_scores import Score, by_pretraining, headline_interval, same_items
 
 # studies of seeds that none had seen, which belong to the study that they train like
 FRESH = (FRESH_ENCODERS, FRESH_DECODERS)
+# whose records stand beside those of another study
+BESIDE = (*FRESH, LADDER)
 
 
 def study_of(records: Sequence[Record]) -> str:
     """The one study that records come from ("none" without a record); ValueError for records of
     several.
 
-    The fresh seeds of a study belong to it.
+    The fresh seeds of a study belong to it, and so do the times of larger sizes.
     """
     names = sorted({record["study"] for record in records})
     if len(names) > 1:
-        names = [name for name in names if name not in FRESH]
+        names = [name for name in names if name not in BESIDE]
     if len(names) > 1:
         listed = ", ".join(names)
         raise ValueError(f"records: of several studies ({listed}); choose the records of one")

@@ -60,7 +60,7 @@ def table(
     make, paper = TABLES[number][0], numbers.load()
     studies = (study,) if records else ()
     names = {run["study"] for run in runs[above:]} - {study}
-    studies += tuple(name for name in estimates.FRESH if name in names)
+    studies += tuple(name for name in estimates.BESIDE if name in names)
     built = replace(make(number, runs[above:], paper), studies=studies)
     if first:
         built = built.below(
