@@ -36,6 +36,7 @@ from companion.setup.sizes_and_strengths import SIZES, body_parameters, strength
 from companion.setup.studies import Study, load_study
 from companion.training import architectures, checkpoints, regularizers, trainer
 from companion.training.watch import TrainingFailed
+from saobp.measure.command import visible
 
 WIKITEXT = "Salesforce/wikitext"
 # of the second, rare words read <unk>
@@ -237,7 +238,7 @@ def main(study_name: str, model: str, algorithm: str, seed: int) -> None:
         read = {"tokenizer": tokenizer, "text": text, "held_out": held_out}
         train(study, model, algorithm, seed, network=network, **read)
     except (ValueError, TrainingFailed, PermissionError) as error:
-        print(f"saobp: {error}", file=sys.stderr)
+        print(f"saobp: {visible(str(error))}", file=sys.stderr)
         sys.exit(2)
 
 

@@ -15,6 +15,7 @@ from companion.publication import cli, results
 from companion.setup import paths
 from companion.setup import studies as studies_of
 from companion.texts import fill
+from companion.training import pretraining
 from saobp.measure.command import show
 from saobp.measure.inspection import by_name
 
@@ -328,6 +329,14 @@ def test_no_line_on_a_terminal_has_control_characters(words, capsys):
     assert cli.main(words) == 2
     said = capsys.readouterr().err
     assert said.startswith("saobp: ") and said.endswith("\n") and said[:-1].isprintable()
+
+
+def test_a_process_of_several_says_what_is_wrong_without_control_characters(capsys):
+    words = ["--study", "a\x1b]0;title\x07.yaml", "--model", "mini", "--algorithm", "high"]
+    with pytest.raises(SystemExit):
+        pretraining.main(words)
+    said = capsys.readouterr().err
+    assert said.startswith("saobp: a\\x1b]0;title\\x07.yaml: ") and said[:-1].isprintable()
 
 
 def test_a_table_on_a_terminal_keeps_its_lines_and_nothing_else(capsys):
