@@ -447,7 +447,7 @@ IN_FLOAT64 = "High = literal in float64"
 
 OWN_FORMS = "plain: sdpa = eager"
 """Computed where the plain model is not the literal one. Where transformers' own two forms differ as
-much, of PaliGemma say, whose masks depend on the form, no oracle says what is right.
+much, no oracle says what is right.
 """
 
 LIMITS = {

@@ -11,10 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 NAME = "literal"
+
+OVER_EAGER = f"{NAME}-eager"
+"""In place of a model's own eager attention, whose masks are additive."""
 
 HIDDEN = -5000.0
 """An additive mask hides a key at this number and below."""
@@ -33,7 +36,8 @@ def literal(
 
     `options` are those of `refined`.
     """
-    model.set_attn_implementation(NAME)
+    eager = model.config._attn_implementation in ("eager", OVER_EAGER)
+    model.set_attn_implementation(OVER_EAGER if eager else NAME)
     for name in refined:
         model.get_submodule(name).literal = (factor, strength, exclude_self, options)
     return model
@@ -163,12 +167,16 @@ def spared(prior: Tensor, shown: Tensor, real: Tensor, spare: str | float | None
     return first | last if spare == "edges" else first
 
 
-def whole_mask(*args: Any, **kwargs: Any) -> Tensor:
-    """Build the mask that transformers leaves out where a kernel knows it by itself; parts of a
-    model that attend without the interface add it to their scores.
+def whole_mask(*args: Any, config: Any, **kwargs: Any) -> Tensor:
+    """Build the mask of the plain model, boolean or additive as its own: some models read it.
+
+    One that hides nothing is built too: parts that attend without the interface add it to their
+    scores.
     """
-    return eager_mask(*args, **kwargs | {"allow_is_bidirectional_skip": False})
+    build = eager_mask if config._attn_implementation == OVER_EAGER else sdpa_mask
+    return build(*args, config=config, **kwargs | {"allow_is_bidirectional_skip": False})
 
 
-ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
-ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, whole_mask)
+for name in (NAME, OVER_EAGER):
+    ALL_ATTENTION_FUNCTIONS.register(name, attend)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(name, whole_mask)

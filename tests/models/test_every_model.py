@@ -38,6 +38,14 @@ def test_none_is_the_plain_model_and_high_the_literal_form(kind):
     assert not every_model.faults(results), results
 
 
+@pytest.mark.parametrize("kind", ["nemotron_asr_streaming_encoder", "paligemma"])
+def test_the_oracle_has_the_masks_that_a_model_reads_itself(kind):
+    results = every_model.row(kind)
+    assert results["plain = literal"] <= every_model.CLOSE
+    assert results["High = literal"] <= every_model.CLOSE
+    assert not every_model.faults(results), results
+
+
 @pytest.mark.parametrize("kind", ["axk2", "glm_moe_dsa", "inkling2_text", "mistral_large4"])
 def test_a_kind_that_no_call_can_refine_is_refused_before_any(kind):
     model, _ = every_model.built(kind)
