@@ -72,9 +72,10 @@ def apply(
             future into the past: the suspected reading of the paper's perplexities, to study and
             not to use.
         spare: Keys that get no bias: "first" (of each sequence the first real token, where trained
-            models have their sink), "edges" (the first and the last: [CLS] and [SEP]), a share in
-            (0, 1] (keys that receive more than that share of their head's attention), or None.
-            Causal models know "first" alone.
+            models have their sink; of sequences that are packed into one row, each one's own),
+            "edges" (the first and the last: [CLS] and [SEP]), a share in (0, 1] (keys that receive
+            more than that share of their head's attention), or None. Causal models know "first"
+            alone.
 
     Raises:
         ValueError: One line that names the argument, or the model if it cannot be served exactly.
