@@ -108,12 +108,14 @@ class Cell:
     @property
     def places(self) -> int:
         """Digits behind the point: two, or as many as show the error's first digit or `SIGNIFICANT`
-        in all.
+        in all; none of a number of three digits and more whose error is one or more.
         """
         half = self.ours.half_width if isinstance(self.ours, Estimate) else 0
         if not (isfinite(half) and half > 0):
             return 2
         before = floor(log10(abs(self.ours.value))) + 1 if self.ours.value else 1
+        if before >= 3 and half >= 1:
+            return 0
         return max(2, min(ceil(-log10(half)), SIGNIFICANT - before))
 
     def number(self) -> str:
