@@ -19,10 +19,9 @@ POSITIVE = click.IntRange(min=1)
 def study_option(
     default: str | None, *names: str, shown: str = "a study's name, or the path of its file"
 ) -> Callable:
-    """Return the option `--study`, which has also its former name, `--profile`."""
+    """Return the option `--study`."""
     return click.option(
         "--study",
-        "--profile",
         *names,
         "study_name",
         metavar="STUDY",

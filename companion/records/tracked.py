@@ -28,12 +28,6 @@ def metrics(name: str, stage: str, **parameters: Any) -> list[dict[str, Any]]:
 
 
 @cache
-def repeated_scores() -> pd.DataFrame:
-    """Return fine-tuned runs that were run twice from one seed: the scores (percent) of both."""
-    return pd.read_csv(paths.root() / "data" / "results" / "repeated_scores.csv")
-
-
-@cache
 def repeats() -> pd.DataFrame:
     """Return runs that were run twice from one seed: of both the held-out loss (nats), of
     `cost` the ratio, of `learning` the steps to two hops.

@@ -220,7 +220,7 @@ def answers(
 
 
 @click.command()
-@click.option("--study", "--profile", "study_name", required=True)
+@click.option("--study", "study_name", required=True)
 @click.option("--model", required=True)
 @click.option("--algorithm", required=True)
 @click.option("--seed", type=int, default=42, show_default=True)

@@ -144,7 +144,7 @@ def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_lik
         (["table", "12"], "no Table 12; choose 1 to 9"),
         (["figure", "3", "--width", "x"], "'x' is not a valid float"),
         (["figure", "3", "--width", "0"], "give 3.0 to 20"),
-        (["table", "2", "--profile", "nope"], "choose one of "),
+        (["table", "2", "--study", "nope"], "choose one of "),
         (["table", "2", "--study", "no/such.yaml"], "no such study"),
         ([], "Missing command"),
         (["table", "2", "--study", "decoders"], "no run of it"),

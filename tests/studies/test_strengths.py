@@ -48,31 +48,22 @@ RUNS = [
 RUNS += [run("small", 0.0, 1, 2.5), run("small", 0.08, 1, 2.4)]
 
 
-def test_a_size_is_compared_over_its_pairs_of_seeds_with_the_interval_of_students_t():
-    found = strengths.gaps(RUNS).set_index("model")
-    reach = 4.302653 * 0.1 / 3**0.5
-    mini = found.loc["mini"]
-    assert mini[["difference", "low", "high"]].tolist() == pytest.approx(
-        [0.2, 0.2 - reach, 0.2 + reach]
-    )
-    assert mini[["plain", "refined"]].tolist() == pytest.approx([3.0, 3.2])
-    assert (mini["layers"], mini["hidden"], mini["strength"], mini["seeds"]) == (4, 256, 0.2, 3)
-    assert found.loc["small", ["low", "high"]].isna().all() and found.loc[
-        "small", "difference"
-    ] == pytest.approx(-0.1)
+def test_a_size_is_compared_over_its_pairs_of_seeds():
+    pairs = strengths.pairs(RUNS)
+    assert pairs["seed"].tolist() == [1, 2, 3, 1]
+    assert (pairs["refined"] - pairs["plain"]).tolist() == pytest.approx([0.1, 0.2, 0.3, -0.1])
     # what is no pair counts for nothing
     failed = [run("mini", 0.2, 4, None), run("mini", 0.0, 4, 9.0), run("medium", 0.0, 1, 2.0)]
     # kinds of processor
     apart = [run("small", level, 5, 2.0, device=f"{level}") for level in (0.0, 0.08)]
-    assert strengths.gaps([*RUNS, *failed, *apart]).equals(strengths.gaps(RUNS))
-    told = [one | {"device": {**one["device"], "name": "AMD EPYC, AVX2"}} for one in RUNS[1:]]
+    assert strengths.pairs([*RUNS, *failed, *apart]).equals(pairs)
+    named = [end | {"device": {**end["device"], "name": "AMD EPYC, AVX2"}} for end in RUNS[1:]]
     # without its vector set
     early = [RUNS[0] | {"device": {**RUNS[0]["device"], "name": "AMD EPYC"}}]
-    assert strengths.gaps([*early, *told]).equals(strengths.gaps(RUNS))
-    assert strengths.gaps([]).empty
-    assert strengths.gaps([run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]).empty, (
-        "of two seeds"
-    )
+    columns = ["seed", "plain", "refined"]
+    assert strengths.pairs([*early, *named])[columns].equals(pairs[columns])
+    two_seeds = [run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]
+    assert strengths.pairs([]).empty and strengths.pairs(two_seeds).empty
 
 
 @pytest.mark.parametrize(
@@ -96,14 +87,12 @@ def test_sizes_that_would_be_counted_twice_are_refused(sizes, said):
 
 
 def test_a_size_by_a_recipe_of_its_own_stands_by_itself():
-    for key, own, usual in (("learning_rate", 1e-4, np.nan), ("precision", "bf16", "")):
-        found = strengths.gaps(
-            [*RUNS, *(one | {key: own, "curve": [{"loss": 1.0}]} for one in RUNS[-2:])]
-        )
-        assert found["model"].tolist() == ["mini", "small", "small"] and found[
-            "plain"
-        ].tolist() == [3.0, 2.5, 1.0]
-        assert found[key].tolist() == pytest.approx([usual, usual, own], nan_ok=True)
+    for key, value, usual in (("learning_rate", 1e-4, np.nan), ("precision", "bf16", "")):
+        special = [end | {key: value, "curve": [{"loss": 1.0}]} for end in RUNS[-2:]]
+        pairs = strengths.pairs([*RUNS, *special]).iloc[[0, 3, 4]]
+        assert pairs["model"].tolist() == ["mini", "small", "small"]
+        assert pairs["plain"].tolist() == [3.0, 2.5, 1.0]
+        assert pairs[key].tolist() == pytest.approx([usual, usual, value], nan_ok=True)
 
 
 def test_larger_models_are_trained_at_zero_and_at_their_own_strength_each_by_its_recipe(inputs):
@@ -116,7 +105,7 @@ def test_larger_models_are_trained_at_zero_and_at_their_own_strength_each_by_its
     assert [one["device"]["precision"] for one in runs[1:3]] == ["fp32", "bf16"]
     usual, other, slow, _ = (one["curve"] for one in runs)
     assert usual[-1]["loss"] != other[-1]["loss"] and usual[-1]["loss"] != slow[-1]["loss"]
-    assert strengths.gaps(runs)["seeds"].tolist() == [1, 1]
+    assert len(strengths.pairs(runs)) == 2
 
 
 def test_the_studys_own_model_comes_first_at_zero_and_at_its_own_strength():

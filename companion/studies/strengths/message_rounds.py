@@ -12,9 +12,6 @@ import saobp
 from companion.evaluation.heldout import measuring
 from saobp.models.apply import raw_attentions
 
-# of the whole distance: rounds that move less have settled
-SETTLED = 1e-3
-
 
 def rounds(
     attention: Float[Tensor, "*batch L L"],

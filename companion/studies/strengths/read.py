@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from companion.records import kinds
-from companion.setup.sizes_and_strengths import SIZES, strength_of
+from companion.setup.sizes_and_strengths import strength_of
 from companion.statistics import holm, mean_interval
 
 Run = dict[str, Any]
@@ -17,8 +17,6 @@ BY_HEAD, BY_LAYER = "learned", "learned-by-layer"
 TAUGHT = {BY_HEAD: "head", BY_LAYER: "layer"}
 # of larger models
 RECIPE = ["model", "learning_rate", "precision"]
-GAPS = [*RECIPE, "layers", "hidden", "strength", "seeds", "plain", "refined", "difference"]
-GAPS += ["low", "high"]
 
 
 def sweep(runs: Sequence[Run]) -> pd.DataFrame:
@@ -107,29 +105,3 @@ def pairs(runs: Sequence[Run]) -> pd.DataFrame:
         values = frame[frame["refined"] == side].drop(columns="refined")
         sides[name] = values.rename(columns={"value": name})
     return sides["plain"].merge(sides["refined"], on=key)
-
-
-def gaps(runs: Sequence[Run]) -> pd.DataFrame:
-    """Compare the held-out loss at a size's own λ with that at λ = 0 of the same seeds, a row a
-    recipe.
-
-    Columns: `RECIPE`, layers, hidden, strength (λ), seeds, plain, refined, difference, low, high
-        (nats, over seeds).
-    """
-    rows = []
-    for recipe, seeds in pairs(runs).groupby(RECIPE, sort=False, dropna=False):
-        size = SIZES[recipe[0]]
-        interval = mean_interval((seeds["refined"] - seeds["plain"]).tolist())
-        row = dict(zip(RECIPE, recipe)) | {
-            "layers": size.layers,
-            "hidden": size.hidden,
-            "strength": strength_of(recipe[0]),
-            "seeds": len(seeds),
-            "plain": seeds["plain"].mean(),
-            "refined": seeds["refined"].mean(),
-            "difference": interval.value,
-            "low": interval.low,
-            "high": interval.high,
-        }
-        rows.append(row)
-    return pd.DataFrame(rows, columns=GAPS).astype({"learning_rate": float})
