@@ -1,6 +1,5 @@
 import hashlib
 import io
-import itertools
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -31,11 +30,9 @@ from companion.figures import (
 from companion.figures import gtd_beside_graph_measures as graphs
 from companion.figures.beyond_the_paper import (
     claims,
-    costs,
     decoders,
     gains,
     hops,
-    inserted,
     strengths,
 )
 from companion.publication import results
@@ -44,8 +41,6 @@ from companion.setup import labels, paths
 from companion.statistics import Estimate
 from companion.tables import captions
 
-# 7 to 9 are drawn as 3 and 4; the rates have tests of their own
-DRAWN = [n for n in figures.FIGURES if n not in (7, 8, 9, "glance", "tokens", "rates")]
 DOSES = examples.dose(lambda strength, length: strength * length)
 DECODERS = [examples.decoder(algorithm=name) for name in ("original", "high", "high_all_rows")]
 
@@ -217,80 +212,6 @@ def test_high_leads_by_the_mean_over_training_of_the_seeds_that_both_have():
     assert "not run" in headings(axes[0].figure)[0]
 
 
-def test_no_two_algorithms_look_alike_and_figure_4_has_a_line_an_algorithm(records):
-    colours, markers, _ = zip(*style.LOOKS.values())
-    assert len({*colours}) == len({*markers}) == len(colours)
-    expected = {style.LOOKS[name].colour for name in labels.PAPER_ALGORITHMS}
-    for ax in draw(4, records).axes:
-        assert {line.get_color() for line in ax.lines} == expected and len(ax.lines) == 4
-
-
-# linear light -> what protanopes and deuteranopes see (Machado et al. 2009, severity 1)
-SEEN_BY = {
-    "everybody": np.eye(3),
-    "protanopes": [
-        [0.152286, 1.052583, -0.204868],
-        [0.114503, 0.786281, 0.099216],
-        [-0.003882, -0.048116, 1.051998],
-    ],
-    "deuteranopes": [
-        [0.367322, 0.860646, -0.227968],
-        [0.280085, 0.672501, 0.047413],
-        [-0.011820, 0.042940, 0.968881],
-    ],
-}
-# linear light -> XYZ, over that of white
-XYZ = [
-    [0.433953, 0.376219, 0.189828],
-    [0.212671, 0.715160, 0.072169],
-    [0.017758, 0.109477, 0.872765],
-]
-
-
-def lab(colour, seen_by):
-    """CIELAB of a colour as somebody sees it."""
-    parts = np.array(mpl.colors.to_rgb(colour))
-    light = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    x, y, z = (
-        np.cbrt(part) if part > 216 / 24389 else (24389 / 27 * part + 16) / 116
-        for part in np.array(XYZ) @ np.clip(np.array(SEEN_BY[seen_by]) @ light, 0, 1)
-    )
-    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
-
-
-@pytest.mark.parametrize("seen_by", SEEN_BY)
-def test_colours_of_algorithms_and_of_outcomes_are_told_apart_by(seen_by):
-    for looks in (style.LOOKS, claims.OUTCOME_LOOKS):
-        seen = {name: lab(look.colour, seen_by) for name, look in looks.items()}
-        apart = {
-            pair: np.linalg.norm(seen[pair[0]] - seen[pair[1]])
-            for pair in itertools.combinations(seen, 2)
-        }
-        for pair, distance in sorted(apart.items(), key=lambda item: item[1])[:5]:
-            print(f"{seen_by}: {pair[0]} and {pair[1]}: ΔE {distance:.0f}")
-        assert min(apart.values()) >= 15
-
-
-def test_text_in_the_colour_of_an_algorithm_has_a_contrast_of_four_and_a_half():
-    assert style.contrast("white") == pytest.approx(1) and style.contrast("black") == 21
-    # by hand: (1.05) / (0.0722 * 1 + 0.05)
-    assert style.contrast("#0000FF") == pytest.approx(1.05 / 0.1222)
-    for name, look in style.LOOKS.items():
-        assert style.contrast(look.text) >= 4.5, name
-
-
-@pytest.mark.parametrize("width", [style.LEAST, style.NARROW - 0.01, figures.PAGE])
-@pytest.mark.parametrize("number", DRAWN)
-def test_no_label_is_cut_off(number, width, records):
-    figure = draw(number, records, width=width)
-    assert figure.get_figwidth() == width
-    assert figure.get_figheight() <= 7, "inches: an ACL page has room for a caption below"
-    page = figure.bbox.padded(1)
-    for text in texts_of(figure):
-        box = text.get_window_extent()
-        assert all(page.contains(*corner) for corner in (box.min, box.max)), text
-
-
 def test_every_tracked_form_fits_a_column_or_a_page_and_leaves_room_for_its_caption():
     files = sorted(paths.figures().glob("*.pdf"))
     assert len(files) >= 40
@@ -299,30 +220,6 @@ def test_every_tracked_form_fits_a_column_or_a_page_and_leaves_room_for_its_capt
         width, height = (float(side) / 72 for side in box.groups())
         most = figures.COLUMN if file.stem.endswith("-column") else figures.PAGE
         assert width <= most + 0.005 and height <= 7.005, file.name
-
-
-@pytest.mark.parametrize("width", [figures.PAGE, figures.COLUMN])
-def test_the_forest_has_a_row_a_claim_in_the_look_of_its_outcome_and_the_papers_tick(width):
-    rows = [
-        ("a", "A", "x", "supported", 1.5, 1.0, 2.0, -3.0),
-        ("b", "B", "y", "open", -0.5, -1.0, 0.2, np.nan),
-    ]
-    ax = claims.plot(pd.DataFrame(rows, columns=claims.COLUMNS), width).axes[0]
-    supported, paper, undecided = [line for line in ax.lines if len(line.get_xdata()) == 1]
-    assert supported.get_color() == claims.OUTCOME_LOOKS["supported"].colour
-    assert (supported.get_xdata(), paper.get_xdata()) == ([1.5], [-3.0])
-    assert undecided.get_markerfacecolor() == "white"
-    assert numbers_in(headings(ax.figure)[0]) == ["2", "1", "0", "0", "1"]
-
-
-def test_the_tracked_forest_fits_a_page_with_every_title_whole():
-    frame = pd.read_csv(paths.figures() / "figure-claims.csv")
-    for width in (figures.PAGE, figures.COLUMN):
-        forest = claims.plot(frame, width)
-        assert forest.get_figheight() <= 7, "inches"
-        forest.draw_without_rendering()
-        texts = [*forest.axes[0].texts, *forest.axes[0].get_yticklabels()]
-        assert min(text.get_window_extent().x0 for text in texts) >= 0
 
 
 def test_the_same_records_give_the_same_bytes_without_a_date_and_with_fonts_inside(
@@ -423,26 +320,6 @@ def test_the_tracked_manifest_gives_the_hashes_of_the_tracked_files():
         assert hashlib.sha256(path.read_bytes()).hexdigest() == mark, f"{path}: run `make figures`"
 
 
-def test_a_notebook_holds_a_figure_in_half_the_bytes_with_every_pixel_and_all_but_its_colours(
-    tmp_path, monkeypatch
-):
-    shown = []
-    monkeypatch.setattr("IPython.display.display", shown.append)
-    (path,) = figures.write(1, [], tmp_path, figures.Form(("png",)))
-    drawn = {"missing": {}, "entries": {"figure1": {"caption": "A head."}}}
-    paths.write_text(tmp_path / "manifest.json", json.dumps(drawn))
-    assert figures.shown(1, tmp_path).data == "**Figure 1.** A head."
-    embedded = shown[0].data
-    assert len(embedded) < len(path.read_bytes()) / 2
-    whole, few = (
-        np.asarray(PIL.Image.open(file).convert("RGB"), int)
-        for file in (path, io.BytesIO(embedded))
-    )
-    assert whole.shape == few.shape
-    # of 255
-    assert np.abs(whole - few).max() < 24 and np.abs(whole - few).mean() < 3
-
-
 def test_a_tracked_figure_is_drawn_again_from_the_csv_beside_it(monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
@@ -527,31 +404,6 @@ def test_a_bare_figure_keeps_the_letters_of_its_panels_and_no_title(records):
     assert titles[:2] == [r"$\bf{a}$", r"$\bf{b}$"] and "" not in titles
 
 
-# of a figure without titles, in the order of its panels
-QUANTITIES = {
-    2: ["Clustering (Barrat)", "Clustering (Onnela)", "Betweenness", "Pearson's r"],
-    3: ["Perplexity", "SST2", "HellaSwag", "RACE-Middle"],
-    4: ["RACE-Middle", "GTD", "Indirect entropy", "Mean entropy", "Last-layer entropy"],
-    5: ["Original", "Clustering", "Betweenness", "r with GTD"],
-    6: ["before the step", "after it", "Sparsity"],
-    7: ["SQuAD", "GTD", "Indirect entropy", "Mean entropy", "Last-layer entropy"],
-    8: ["SST2", "GTD", "Indirect entropy", "Mean entropy", "Last-layer entropy"],
-    "dose": ["MiniLM", "SmolLM2", "column sum", "cosine", "Loss"],
-    "hops": ["2 layers", "4 layers", "Three-hop"],
-    "learning": ["2 layers", "4 layers", "Three-hop"],
-}
-
-
-@pytest.mark.parametrize("number", QUANTITIES)
-def test_a_bare_figure_still_says_what_each_panel_measures(number):
-    frame = figures.read(number, paths.figures() / f"{figures.stem(number)}.csv")
-    with style.paper():
-        figure = drawing.lookup(number).plot(frame, style.COLUMN)
-        publishing._bare(figure)
-    said = " ".join(text.get_text() for text in figure.findobj(mpl.text.Text)).replace("\n", " ")
-    assert [name for name in QUANTITIES[number] if name not in said] == []
-
-
 @pytest.mark.parametrize(
     ("column", "value", "fault"),
     [
@@ -576,15 +428,6 @@ def test_a_wrong_cell_of_somebodys_csv_is_named_with_what_may_stand_there(
     tracked[:0].to_csv(tmp_path / "my.csv", index=False)
     with pytest.raises(ValueError, match="my.csv has no rows"):
         figures.read(4, tmp_path / "my.csv")
-
-
-def test_rounding_is_not_blown_up_to_a_difference():
-    ax = style.new_figure(3, 2).subplots()
-    ax.plot([0.85600001, 0.85600003], [1, 2])
-    style.at_least(ax, "x", 0.004)
-    assert ax.get_xlim() == pytest.approx((0.854, 0.858), abs=1e-6)
-    ax.figure.canvas.draw()
-    assert ax.xaxis.get_offset_text().get_text() == ""
 
 
 def test_figure_6_pairs_the_seeds_of_both_sides_and_its_caption_gives_their_means():
@@ -642,14 +485,6 @@ def test_the_glance_has_a_seed_once_and_each_planned_effect_of_the_table_of_resu
     assert gain["low"] < gain["value"] < gain["high"], "less loss is better"
     words = figures.caption("glance", frame)
     assert f"{len(effects)} of {len(planned)} planned effects" in words
-
-
-def test_the_picture_of_the_explorer_has_the_colours_of_its_page():
-    picture = np.asarray(PIL.Image.open(paths.root() / "texts" / "explorer.png").convert("RGB"))
-    for name in ("original", "high"):
-        colour = [round(255 * part) for part in mpl.colors.to_rgb(style.LOOKS[name].colour)]
-        # a bar's worth
-        assert (picture == colour).all(2).sum() > 200, name
 
 
 def test_every_figure_has_a_caption_and_one_without_its_number_is_refused():
@@ -721,16 +556,6 @@ def test_strengths_are_compared_over_the_seeds_that_all_have_on_one_kind_of_proc
     ]
 
 
-def test_where_no_peak_can_be_measured_time_stands_alone():
-    run = examples.cost()
-    for row in run["metrics"]["lengths"]:
-        row["peak_mib"] = dict.fromkeys(("median", "low", "high"), np.nan)
-    assert len(draw("length", [run]).axes) == 1
-    frame = figures.data("length", [run])
-    said = figures.caption("length", frame)
-    assert costs.numbers(frame)["mib"] is None and "memory was not" in said and "nan" not in said
-
-
 def test_the_leak_is_the_mean_over_sequences_and_a_loss_stands_beside_that_of_the_same_seed_s_original():
     second = examples.decoder(seed=43)
     second["metrics"]["curve"][-1]["loss"] = 5.0
@@ -762,16 +587,6 @@ def test_decoders_of_fresh_seeds_are_drawn_and_the_form_without_any_keeps_its_ow
     assert drawn == {"original": {44, 45}, "high": {44, 45}, "high_all_rows": {42}}
     said = decoders.numbers(frame)
     assert (said["high"].seeds, said["leaky"].seeds) == (2, 1)
-
-
-def test_a_form_that_falls_below_the_axis_is_named_with_its_value_and_the_sink_is_that_before_the_step():
-    said = inserted.numbers(figures.data("retrofit", [examples.inserted()]))
-    assert (said["layer"], said["alone"]) == (2, -0.5) and said["others"] == {"elemmul": -20.0}
-    assert (said["sink"], said["softmax"], said["plain"]) == (2, 2.1, 2.0)
-    strength, _, layer = draw("retrofit", [examples.inserted()]).axes
-    names = " ".join(text.get_text() for text in strength.texts)
-    assert "−15.0 at 0.5" in names and "−20.0" in names
-    assert [line.get_ydata()[1] for line in layer.lines] == pytest.approx([2.0, 2.1, 1.05])
 
 
 def test_a_figure_is_of_its_own_records_else_of_another_study_s(small):

@@ -25,7 +25,7 @@ import saobp
 from companion.publication.cli import main
 from saobp.measure import inspect
 from saobp.measure.gtd_and_entropy import attention_entropy, column_mass_maximum, gtd
-from saobp.measure.inspection import colours, explorer
+from saobp.measure.inspection import explorer
 from saobp.measure.inspection import maps as maps_of_models
 
 HEADLESS = (
@@ -338,29 +338,6 @@ def test_numbers_of_the_explorer_are_those_of_the_table_for_the_same_text(causal
         assert sums == pytest.approx(
             [row["before"], row["after"]], abs=causal["error"]["column"] + 1e-5
         )
-
-
-@pytest.mark.parametrize("scheme", [colours.LIGHT, colours.DARK])
-def test_text_in_the_colours_of_the_pages_has_a_contrast_of_four_and_a_half(scheme):
-    def luminance(colour):
-        parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
-        linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
-        return np.dot(linear, [0.2126, 0.7152, 0.0722])
-
-    words = ["ink", "quiet", *(name for name in scheme if name.endswith("-text"))]
-    for ground, name in itertools.product(("paper", "panel"), words):
-        low, high = sorted(luminance(scheme[each]) for each in (ground, name))
-        assert (high + 0.05) / (low + 0.05) >= 4.5, name
-
-
-@needs_browser
-def test_a_phone_shows_the_page_without_scrolling_sideways_and_keeps_the_slider_in_view(
-    causal, tmp_path
-):
-    told, _ = browse(tmp_path, causal, width=500)
-    assert told["width"][0] <= told["width"][1]
-    # in view while the last map is read
-    assert told["slider"]["top"] == 0
 
 
 def test_levels_keep_probabilities_to_a_thousandth_rows_to_one_and_forbidden_entries_at_zero():

@@ -95,19 +95,6 @@ def test_a_link_of_a_notebook_leads_to_a_page(runs, tmp_path, link, leads):
     )
 
 
-@pytest.mark.parametrize(("more", "kept"), [({}, ["length = 8  # tokens"]), ({"length": 9}, [])])
-def test_readers_see_the_parameters_as_one_line_the_defaults_that_held_and_no_machinery(more, kept):
-    node = notebook(model="mini", algorithm="high", seed=7, **more)
-    run = executed_notebooks.Executed(
-        "04-pretrain-mini-high-7", node, node.metadata.papermill.parameters
-    )
-    line, *others = (cell.source for cell in pages.shown(run).cells[1:])
-    assert "study smoke, model mini, algorithm high, seed 7" in line and "record" not in line
-    assert others == [*kept, "length"]
-    # what was run is left as it was
-    assert pages.shown(run).cells[-1].outputs == [] and node.cells[-1].outputs
-
-
 def printed(node):
     """What nbval compares: the texts of the cells that it checks."""
     cells = [

@@ -1,7 +1,5 @@
 """The fifteen claims: one row of the table of results each, one word, and what readers get."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -117,21 +115,6 @@ def test_the_papers_numbers_stand_beside_ours(decided):
     assert np.isnan(decided.loc["loss", "paper"])
 
 
-def test_readers_get_a_row_per_claim_with_its_number_and_one_word(tmp_path):
-    for path in claims.write(tmp_path):
-        assert path.read_bytes() == (paths.figures() / path.name).read_bytes(), "`make figures`"
-    shown = claims.shown(claims.read())
-    assert len(shown) == 15 and (shown["Outcome"].str.split().str.len() <= 2).all()
-    page = (paths.root() / "CLAIMS.md").read_text(encoding="utf-8")
-    for cells in shown.itertuples(index=False):
-        title, *others = map(re.escape, cells)
-        linked = rf"\[{title}\]\(RESULTS\.md#[\w-]+\)"
-        assert re.search(" +\\| +".join([linked, *others]), page), cells
-    assert len(page.splitlines()) < 35, "one screen"
-    with pytest.raises(ValueError, match="formats: 'xls'"):
-        claims.write(tmp_path, ["xls"])
-
-
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
@@ -162,22 +145,3 @@ def test_a_claim_that_was_not_run_has_no_number(tmp_path, monkeypatch):
     frame = claims.decided.__wrapped__()
     assert pd.isna(frame["estimate"][0]) and frame["word"][0] == "not run"
     assert claims.shown(frame).iloc[0].tolist()[1:] == ["–", "–", "–", "not run", "–"]
-
-
-def test_each_claim_links_to_the_section_of_results_that_answers_it():
-    results = (paths.root() / "RESULTS.md").read_text(encoding="utf-8")
-    headings = set(re.findall(r"^## (.*)$", results, re.MULTILINE))
-    for claim in claims_file.read(FILE).values():
-        assert claim.question in headings
-    assert (
-        claims.anchor("Does it help a model that has learned?")
-        == "does-it-help-a-model-that-has-learned"
-    )
-    assert claims.linked().count("](RESULTS.md#") == 15
-
-
-def test_the_page_says_what_to_do_with_each_claim_and_which_stay_after_holm():
-    page = claims.linked()
-    for claim in claims_file.read(FILE).values():
-        assert f"| {claim.advice} " in page
-    assert page.count("| yes ") == claims.after_holm()["stays"].sum() > 0

@@ -88,38 +88,6 @@ def test_a_cell_that_holds_nothing_says_why_and_a_dash_is_explained(number):
     assert len(reasons) == bool(lost) and all(cell.reason in reasons[0] for cell in lost)
 
 
-def test_the_algorithms_of_a_model_stand_side_by_side_and_what_was_not_run_is_a_dash():
-    runs = [
-        examples.finetune("mini-narrow", name, seed, ("race",))
-        for name, seeds in (("original", 3), ("high", 2), ("eigen_reg", 1))
-        for seed in range(seeds)
-    ]
-    table = tables.table(2, runs)
-    frame = table.frame()
-    heads = [*frame.columns.get_level_values(0)]
-    shown = ["Original", "High", "Low", "ElemMul"]
-    assert heads == ["", "", *(title for title in shown for _ in range(2)), "", "", ""]
-    assert [*frame.columns.get_level_values(1)][2:4] == ["paper", "ours"]
-    assert frame["", "Model"].loc[lambda names: names != ""].tolist() == [
-        "BERT-Mini (4 × 128), scaled down",
-        "BERT-Small",
-        "BERT-Medium",
-    ]
-    race = frame[frame["", "Task"] == "RACE-Middle"].iloc[0]
-    high = table.cells[("mini-narrow", "high"), "RACE_Middle"]
-    assert race["High", "paper"] == high.published == "29.53"
-    assert race["High", "ours"].startswith(high.number())
-    assert race["Low", "paper"] == "23.33" and race["Low", "ours"] == "–"
-    assert (race["", "n"], race["", "guess"]) == ("3/2/–/–×300", "52.00")
-    assert any("in the CSV alone" in note and "Eigen-Reg" in note for note in table.notes())
-    assert "Eigen-Reg" in table.to_csv()
-    lines = table.to_latex().splitlines()
-    assert sum(line.count("&") == frame.shape[1] - 2 for line in lines) == 1 + len(frame), (
-        "a model's name has a line of its own"
-    )
-    assert "| Low: paper | Low: ours |" in examples.narrow(table.to_markdown())
-
-
 # the measures of the ACL style
 ACL_PAGE = r"""\documentclass[11pt]{article}
 \usepackage{times}\usepackage[T1]{fontenc}
@@ -190,20 +158,3 @@ def test_a_correlation_that_is_none_is_undefined_in_the_figure_and_says_why_in_t
     monkeypatch.setattr(trajectories, "checkpoints", lambda *_: frame)
     cell = tables.table(6, [examples.pretrain("mini")]).cells[("mini", "gtd-checkpoints"), "sst2"]
     assert cell.ours is None and lacks in cell.reason
-
-
-def test_a_reason_names_the_algorithms_that_lack_a_run_of_a_model_whose_others_have_one():
-    runs = [examples.attention("mini", name) for name in ("original", "high")]
-    (reasons,) = [note for note in tables.table(1, runs).notes() if note.startswith("not run: ")]
-    assert "no attention run (Low and ElemMul of BERT-Mini; BERT-Small; BERT-Medium)" in reasons
-
-
-def test_settings_without_a_run_are_marked_and_table_3_names_both_sizes():
-    run = examples.pretrain("mini", "high", 42)
-    for number in (4, 5):
-        table = tables.table(number, [run])
-        marked = {row[0] for (row, _), cell in table.cells.items() if "#" in cell.texts()["Ours"]}
-        assert marked == {"small", "medium"}
-        assert "#: counted or configured, not run" in table.notes()
-    names = {titles[0] for row, titles in tables.table(3, [run]).rows.items() if row[0]}
-    assert names == {"the paper: BERT-Small; ours: BERT-Mini"}

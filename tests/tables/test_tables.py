@@ -2,8 +2,6 @@
 row.
 """
 
-import json
-import re
 from dataclasses import replace
 from math import isnan
 
@@ -17,7 +15,6 @@ from transformers import BertConfig, BertForMaskedLM
 from companion import tables
 from companion.paper import numbers
 from companion.records import select
-from companion.setup import paths
 from companion.setup.sizes_and_strengths import SIZES
 from companion.setup.tasks_and_metrics import GLUE
 from companion.statistics import estimates, holm
@@ -316,15 +313,6 @@ def test_p_values_are_corrected_over_the_whole_table_and_the_rows_of_both_studie
         assert len(made) == compared and adjusted == holm(given) != given
 
 
-def test_the_public_model_of_the_same_size_stands_beside_every_score_and_a_note_says_whose_it_is():
-    runs = [examples.finetune(model, tasks=("rte",)) for model in ("mini", "small-quarter")]
-    shown = tables.table(8, runs)
-    frame = shown.frame()
-    assert frame[frame["", "Task"] == "RTE"]["", "public"].tolist() == ["57.9", "61.8", "62.2"]
-    (note,) = [note for note in shown.notes() if note.startswith("public: ")]
-    assert "google-research/bert" in note
-
-
 def test_a_table_names_its_studies_and_is_of_one_and_its_fresh_seeds():
     runs = [examples.decoder() | {"study": "decoders"}]
     both = tables.table(7, [examples.decoder("gpt2-small")], first=runs)
@@ -440,13 +428,3 @@ def test_every_number_of_the_paper_is_counted_once_with_ours_or_with_the_reason_
     assert ran[2, "Mini", "Low", "SQuAD"], "of the scaled-down model"
     assert ran[2, "Mini", "High", "SQuAD"], "of the model at the paper's width"
     assert not ran[2, "Mini", "ElemMul", "SQuAD"] and not ran[2, "Small", "Low", "SQuAD"]
-
-
-def test_every_tracked_caption_has_two_sentences_at_most_and_under_seventy_words():
-    entries = json.loads((paths.figures() / "manifest.json").read_text(encoding="utf-8"))["entries"]
-    said = {name: entry["caption"] for name, entry in entries.items() if "caption" in entry}
-    for file in paths.figures().glob("*.tex"):
-        said[file.name] = re.search(r"\\caption\{(.+)\}\n", file.read_text(encoding="utf-8"))[1]
-    assert len(said) > 20
-    for name, caption in said.items():
-        assert len(caption.split()) < 70 and len(re.findall(r"\.(?=\s|$)", caption)) <= 2, name

@@ -234,19 +234,6 @@ def test_every_file_heading_and_make_target_that_is_named_exists(page):
         assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page not in ("data/README.md", "figures/README.md")]
-)
-def test_no_table_cell_is_a_paragraph(page):
-    cells = [
-        cell
-        for line in pages()[page].splitlines()
-        if line.startswith("|")
-        for cell in line.strip("|").split("|")
-    ]
-    assert max(len(re.sub(r"\]\([^)]*\)", "", cell).split()) for cell in cells) <= 40
-
-
 def test_numbers_are_written_with_their_interval_and_no_minus_before_a_zero():
     assert cells.effect(Estimate(3.29, 1.06, 5.51, 21), 1, "points") == "+3.3 points [1.1, 5.5]"
     assert cells.effect(Estimate(-0.01, float("nan"), float("nan"), 1), 2) == "−0.01"
