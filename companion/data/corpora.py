@@ -57,8 +57,8 @@ class Blocks(torch.utils.data.Dataset):
         # as files of before have it
         renamed = {"published_rows": "hub_rows"}
         self.splits = [
-            {renamed.get(key, key): value for key, value in one.items()}
-            for one in self.about["splits"]
+            {renamed.get(key, key): value for key, value in split.items()}
+            for split in self.about["splits"]
         ]
         self.tokens = len(self) * self.length
 
@@ -199,9 +199,9 @@ def _write(
         stream.truncate(blocks * body * dtype.itemsize)
     splits = text.completeness()
     if written == most:
-        said = f"cut at {limit} tokens of the mixture"
+        note = f"cut at {limit} tokens of the mixture"
         splits = [
-            s | {"complete": False, "note": f"{s['note']}; {said}" if s["note"] else said}
+            s | {"complete": False, "note": f"{s['note']}; {note}" if s["note"] else note}
             for s in splits
         ]
     form = {"blocks": blocks, "body": body, "dtype": dtype.name, "around": around}
@@ -223,7 +223,7 @@ def _encoded(
     while read := list(islice(remaining, 256)):
         texts, counts = zip(*read)
         encoded = backend.encode_batch_fast(list(texts), add_special_tokens=False)
-        yield from (([*found.ids, between], count) for found, count in zip(encoded, counts))
+        yield from (([*tokens.ids, between], count) for tokens, count in zip(encoded, counts))
 
 
 def refuse_to_overwrite(file: Path) -> None:

@@ -71,11 +71,11 @@ class Mixture:
 
     def completeness(self) -> list[Split]:
         """Return what each data set's split is and lacks; those without the split say so."""
-        found = [self.source.completeness(*_place(name), self.split) for name in self.parts]
+        splits = [self.source.completeness(*_place(name), self.split) for name in self.parts]
         for dataset, config in (_place(name) for name in self.weights if name not in self.parts):
             none = {"rows": 0, "hub_rows": None, "complete": False, "note": "has no such split"}
-            found.append({"dataset": dataset, "config": config, "split": self.split, **none})
-        return found
+            splits.append({"dataset": dataset, "config": config, "split": self.split, **none})
+        return splits
 
     def identity(self) -> list[Any]:
         """Return what changes when the text does: fingerprints, weights and rules."""

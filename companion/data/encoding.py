@@ -70,8 +70,8 @@ def option_texts(spec: TaskSpec, row: Mapping[str, Any]) -> list[str]:
     _, question, options = spec.texts
     if not question:
         return list(row[options])
-    asked = row[question]
-    return [asked.replace(BLANK, o, 1) if BLANK in asked else f"{asked} {o}" for o in row[options]]
+    text = row[question]
+    return [text.replace(BLANK, o, 1) if BLANK in text else f"{text} {o}" for o in row[options]]
 
 
 def _texts(
@@ -85,18 +85,18 @@ def _choices(
     batch: Mapping[str, list], spec: TaskSpec, tokenizer: PreTrainedTokenizerBase, length: int
 ) -> dict[str, list]:
     rows = [dict(zip(batch, values)) for values in zip(*batch.values())]
-    asked = [text for row in rows for text in option_texts(spec, row)]
+    texts = [text for row in rows for text in option_texts(spec, row)]
     # as many options in every row
-    needed, count = tokens_needed(asked, tokenizer), len(asked) // len(rows)
-    items = [slice(start, start + count) for start in range(0, len(asked), count)]
+    needed, count = tokens_needed(texts, tokenizer), len(texts) // len(rows)
+    items = [slice(start, start + count) for start in range(0, len(texts), count)]
     if (most := max(needed)) > length:
-        whole = f"question and option whole ({asked[needed.index(most)][:60]!r}, {spec.name})"
+        whole = f"question and option whole ({texts[needed.index(most)][:60]!r}, {spec.name})"
         raise ValueError(f"length={length} cannot hold {whole}: give at least {most}")
     articles = batch[spec.texts[0]]
     if not spec.texts[1]:
         articles = _ends(articles, [length + 1 - max(needed[item]) for item in items], tokenizer)
     firsts = [article for article in articles for _ in range(count)]
-    encoded = tokenizer(firsts, asked, truncation="only_first", max_length=length)
+    encoded = tokenizer(firsts, texts, truncation="only_first", max_length=length)
     nested = {name: [values[item] for item in items] for name, values in encoded.items()}
     return {**nested, "labels": batch["label"]}
 

@@ -80,14 +80,14 @@ class HubSource(Source):
         return repository
 
     def known(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
-        found = _ask(datasets.load_dataset_builder, dataset, config).info.splits
-        names = found or _ask(datasets.get_dataset_split_names, dataset, config)
+        stated = _ask(datasets.load_dataset_builder, dataset, config).info.splits
+        names = stated or _ask(datasets.get_dataset_split_names, dataset, config)
         if split not in names:
             name = f"{dataset} {config or ''}".strip()
             raise Absent(
                 f"{name}: no split {split!r} (found: {', '.join(names)}); name one of these"
             )
-        rows = found[split].num_examples or None if found else None
+        rows = stated[split].num_examples or None if stated else None
         due = HUB_ROWS.get((dataset, config), {}).get(split, rows)
         note = "" if rows == due else f"the hub has {rows} rows of {due}"
         note = "the hub states no count" if rows is None else note
@@ -148,11 +148,11 @@ class FolderSource(Source):
         ]
         # a slice is another text than the whole
         cut = split if "[" in split else ""
-        found = b"".join(bytes.fromhex(paths.digest(file)) for file in files)
+        contents = b"".join(bytes.fromhex(paths.digest(file)) for file in files)
         # other names make other classes of the same numbers
         classes = self._card(dataset, config)[1]
         cut += json.dumps(classes) if classes else ""
-        return hashlib.sha256(found + cut.encode()).hexdigest()[:16]
+        return hashlib.sha256(contents + cut.encode()).hexdigest()[:16]
 
     def files(self, repository: str, *names: str) -> Path:
         folder = self._folder(repository)
@@ -286,12 +286,16 @@ class FolderSource(Source):
         folder = self._folder(dataset) / config
         files = _by_split(folder)
         if not (here := files.get(split)):
-            found = ", ".join(sorted(files)) or "none"
-            raise Absent(f"{folder}: no split {split!r} (found: {found}); name one of these")
+            names = ", ".join(sorted(files)) or "none"
+            raise Absent(f"{folder}: no split {split!r} (found: {names}); name one of these")
         # as many as their names tell: `-of-00003`, or numbers from 0000 on
-        told = re.search(r"-of-(\d+)(-[0-9a-f]+)?$", last := here[-1].stem)
+        numbered = re.search(r"-of-(\d+)(-[0-9a-f]+)?$", last := here[-1].stem)
         if len(here) != (
-            count := int(told[1]) if told else int(last) + 1 if last.isdecimal() else len(here)
+            count := int(numbered[1])
+            if numbered
+            else int(last) + 1
+            if last.isdecimal()
+            else len(here)
         ):
             raise DataError(
                 f"{folder}: {len(here)} of the {count} files of split {split!r}; copy the others"
@@ -309,13 +313,18 @@ class FolderSource(Source):
         one there is.
         """
         folder = self._folder(dataset)
-        found = sorted(p.name for p in folder.iterdir() if p.is_dir() and _by_split(p))
-        own = [""] if any(folder.glob("*.parquet")) else []
-        usual = ["default", *own, "data", *(found if config is None and len(found) == 1 else [])]
+        configs = sorted(p.name for p in folder.iterdir() if p.is_dir() and _by_split(p))
+        root = [""] if any(folder.glob("*.parquet")) else []
+        usual = [
+            "default",
+            *root,
+            "data",
+            *(configs if config is None and len(configs) == 1 else []),
+        ]
         for chosen in usual if config in (None, "default") else [config]:
-            if chosen in [*found, *own]:
+            if chosen in [*configs, *root]:
                 return chosen
-        listed = ", ".join(found) or "none"
+        listed = ", ".join(configs) or "none"
         raise Absent(
             f"{folder}: no configuration {config!r} (found: {listed}); choose one of these"
         )
@@ -324,11 +333,11 @@ class FolderSource(Source):
         """Return the folder of a data set or tokenizer, or say that it is not here."""
         folder = self._inside(self.root / dataset)
         if not folder.is_dir():
-            found = ", ".join(
+            names = ", ".join(
                 sorted(path.relative_to(self.root).as_posix() for path in self.root.glob("*/*"))
             )
             raise Absent(
-                f"{folder}: no such data set (found: {found}); name one of these, or {REMEDY}"
+                f"{folder}: no such data set (found: {names}); name one of these, or {REMEDY}"
             )
         return folder
 
@@ -395,20 +404,22 @@ def _names_beside(field: pa.Field) -> list[str]:
         # parquet's own number of the column
         if key.startswith(b"PARQUET:"):
             continue
-        said = _parsed(value)
-        if isinstance(said, dict):
-            said = _by_number(said) or said
-        numbered = pa.types.is_integer(field.type) and isinstance(said, list)
+        content = _parsed(value)
+        if isinstance(content, dict):
+            content = _by_number(content) or content
+        numbered = pa.types.is_integer(field.type) and isinstance(content, list)
         if not (numbered or _speaks_of_classes(key.decode(), text) or _names_classes(text)):
             continue
-        if isinstance(said, dict):
-            features = said.get("info", {}).get("features") or said
-            said = features.get(field.name, features)
-            said = said.get("names") if said.get("_type", "ClassLabel") == "ClassLabel" else []
-        if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
+        if isinstance(content, dict):
+            features = content.get("info", {}).get("features") or content
+            content = features.get(field.name, features)
+            content = (
+                content.get("names") if content.get("_type", "ClassLabel") == "ClassLabel" else []
+            )
+        if not isinstance(content, list) or not all(isinstance(name, str) for name in content):
             raise ValueError(f"column {field.name!r}: {text} names no classes")
-        if said:
-            return said
+        if content:
+            return content
     return []
 
 
@@ -444,13 +455,13 @@ def _parsed(value: bytes) -> Any:
         return None
 
 
-def _by_number(said: dict[str, Any]) -> list[str]:
+def _by_number(mapping: dict[str, Any]) -> list[str]:
     """Return names in the order of their numbers, 0, 1, …, either of which may be the key; none for
     other words.
     """
-    for numbers, names in ((said.keys(), said.values()), (said.values(), said.keys())):
+    for numbers, names in ((mapping.keys(), mapping.values()), (mapping.values(), mapping.keys())):
         by_number = dict(zip(map(str, numbers), names))
-        order = [str(number) for number in range(len(said))]
+        order = [str(number) for number in range(len(mapping))]
         if set(order) == set(by_number):
             return [by_number[number] for number in order]
     return []
@@ -519,11 +530,11 @@ def chosen(default: str) -> str:
     or the root.
     """
     name = os.environ.get("SAOBP_DATA") or default
-    given = Path(os.path.expanduser(name))
+    folder = Path(os.path.expanduser(name))
     return (
         name
         if name in ("hub", "synthetic")
-        else str((given if given.is_dir() else paths.root() / given).resolve())
+        else str((folder if folder.is_dir() else paths.root() / folder).resolve())
     )
 
 

@@ -34,14 +34,14 @@ def windows(
     [CLS].
     Raises ValueError if `length` leaves no room for a context.
     """
-    asked, texts = [text.strip() for text in batch[spec.texts[0]]], list(batch[spec.texts[1]])
+    questions, texts = [text.strip() for text in batch[spec.texts[0]]], list(batch[spec.texts[1]])
     most, overlap = min(QUESTION_TOKENS, length // 2), min(128, length // 3)
-    tokens = tokenizer(asked, add_special_tokens=False, return_offsets_mapping=True)[
+    tokens = tokenizer(questions, add_special_tokens=False, return_offsets_mapping=True)[
         "offset_mapping"
     ]
-    asked = [
+    questions = [
         text if len(spans) <= most else text[: spans[most - 1][1]]
-        for text, spans in zip(asked, tokens)
+        for text, spans in zip(questions, tokens)
     ]
     room = (
         length - min(most, max(map(len, tokens))) - tokenizer.num_special_tokens_to_add(pair=True)
@@ -52,7 +52,7 @@ def windows(
         )
     options = {"return_overflowing_tokens": True, "return_offsets_mapping": True}
     encoded = tokenizer(
-        asked, texts, truncation="only_second", max_length=length, stride=overlap, **options
+        questions, texts, truncation="only_second", max_length=length, stride=overlap, **options
     )
     items = encoded.pop("overflow_to_sample_mapping")
     offsets = [
@@ -66,13 +66,13 @@ def windows(
         begin, end = places[item]
         answers[item] |= {span for span in spans if span[0] < end and span[1] > begin}
     # [CLS], unless a window has the whole answer
-    held = [[0] for _ in items]
+    covered = [[0] for _ in items]
     for window, (spans, item) in enumerate(zip(offsets, items)):
         if answers[item] and answers[item] <= set(spans):
-            held[window] = [token for token, span in enumerate(spans) if span in answers[item]]
+            covered[window] = [token for token, span in enumerate(spans) if span in answers[item]]
     positions = {
-        "start_positions": [at[0] for at in held],
-        "end_positions": [at[-1] for at in held],
+        "start_positions": [at[0] for at in covered],
+        "end_positions": [at[-1] for at in covered],
     }
     return {**encoded, **positions, "item": [indices[item] for item in items], "offsets": offsets}
 
@@ -99,9 +99,9 @@ def best_answers(
     """
     best, contexts = [(-np.inf, "")] * len(rows), rows["context"][:]
     for window, (item, offsets) in enumerate(zip(features["item"][:], features["offsets"][:])):
-        found = best_span(start_logits[window], end_logits[window], np.asarray(offsets))
-        if found is not None and found[0] > best[item][0]:
-            score, first, last = found
+        span = best_span(start_logits[window], end_logits[window], np.asarray(offsets))
+        if span is not None and span[0] > best[item][0]:
+            score, first, last = span
             best[item] = score, contexts[item][offsets[first][0] : offsets[last][1]]
     return [text for _, text in best]
 
@@ -142,8 +142,8 @@ def exact_match_and_f1(prediction: str, golds: Sequence[str]) -> tuple[int, floa
     F1 is of shared words; no word shared is 0.
     """
     answer, answers = normalize_answer(prediction), [normalize_answer(gold) for gold in golds]
-    said, best = Counter(answer.split()), 0.0
+    words, best = Counter(answer.split()), 0.0
     for gold in (Counter(text.split()) for text in answers):
-        if shared := (said & gold).total():
-            best = max(best, 2 * shared / (said.total() + gold.total()))
+        if shared := (words & gold).total():
+            best = max(best, 2 * shared / (words.total() + gold.total()))
     return int(answer in answers), best

@@ -56,8 +56,8 @@ def load_task(
     usual = TASKS[name]
     splits = splits or (usual.train_split, usual.evaluation_split)
     spec = replace(usual, train_split=splits[0], evaluation_split=splits[1])
-    one, other = (source.intervals(spec.dataset, spec.config, split) for split in splits)
-    if any(a[0] == b[0] and a[1] < b[2] and b[1] < a[2] for a in one for b in other):
+    trained, reported = (source.intervals(spec.dataset, spec.config, split) for split in splits)
+    if any(a[0] == b[0] and a[1] < b[2] and b[1] < a[2] for a in trained for b in reported):
         raise DataError(
             f"{name}: the splits '{splits[0]}' and '{splits[1]}' share rows; slice them apart"
         )
@@ -108,30 +108,30 @@ def _part(
     split, usual = (getattr(each, f"{role}_split") for each in (spec, TASKS[spec.name]))
     rows = _answered(spec, source.load(spec.dataset, spec.config, split), split)
     if min(len(rows), len(rows) if limit is None else limit) < least:
-        said = counted(len(rows), "row") + (
+        count = counted(len(rows), "row") + (
             "" if limit is None else f", of which {limit} may be drawn"
         )
-        raise DataError(f"{spec.dataset} {spec.config} {split}: {said}; give at least {least}")
+        raise DataError(f"{spec.dataset} {spec.config} {split}: {count}; give at least {least}")
     if limit is not None and limit < len(rows):
         rows = rows.select(
             np.sort(np.random.default_rng(0).choice(len(rows), limit, replace=False))
         )
-    found = source.completeness(spec.dataset, spec.config, split)
-    notes = [found["note"]]
+    completeness = source.completeness(spec.dataset, spec.config, split)
+    notes = [completeness["note"]]
     notes += [f"stands in for the {usual} split"] if split != usual else []
-    notes += [f"{len(rows)} rows drawn"] if len(rows) < found["rows"] else []
-    complete = found["complete"] and len(notes) == 1
+    notes += [f"{len(rows)} rows drawn"] if len(rows) < completeness["rows"] else []
+    complete = completeness["complete"] and len(notes) == 1
     lost = len(_unplaced(spec, rows)) if spec.kind == "span" else 0
     notes += [f"{counted(lost, 'answer')} not in the context"] if lost else []
     known = sum(passage in seen for passage in rows[spec.passage][:]) if seen else 0
     notes += [f"{counted(known, 'row')} about a passage of train"] if known else []
-    said = {
+    use = {
         "role": role,
         "used": len(rows),
         "complete": complete,
         "note": "; ".join(filter(None, notes)),
     }
-    return rows, found | said
+    return rows, completeness | use
 
 
 def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Dataset:
@@ -154,11 +154,11 @@ def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Da
             for each in rows[spec.gold][:]
         ]
         rows = rows.remove_columns(spec.gold).add_column(spec.gold, turned)
-    for column, right, said in _checks(spec, rows):
+    for column, right, flaw in _checks(spec, rows):
         for row, value in enumerate(rows[column][:]):
             if not right(value):
                 raise DataError(
-                    f"{place}, row {row}, column '{column}': {shorten(repr(value), 60)} is {said}"
+                    f"{place}, row {row}, column '{column}': {shorten(repr(value), 60)} is {flaw}"
                 )
     if spec.kind != "span":
         named = _named(spec, rows, place)
@@ -166,9 +166,9 @@ def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Da
         others = [column for column in rows.column_names if column != "label"]
         return rows.select_columns(others).add_column("label", labels)
     if len(lost := _unplaced(spec, rows)) > UNPLACED * len(rows):
-        said = f"the answers of {len(lost)} of {len(rows)} rows do not occur in their contexts"
+        flaw = f"the answers of {len(lost)} of {len(rows)} rows do not occur in their contexts"
         raise DataError(
-            f"{place}, row {lost[0]}, column '{spec.gold}': {said}; copy the data again"
+            f"{place}, row {lost[0]}, column '{spec.gold}': {flaw}; copy the data again"
         )
     return rows
 
@@ -216,15 +216,15 @@ def _named(spec: TaskSpec, rows: datasets.Dataset, place: str) -> dict[int, str]
     names = getattr(rows.features[spec.gold], "names", None)
     if names is None or names == [str(number) for number in range(len(spec.labels))]:
         return {}
-    own = {label.lower(): label for label in spec.labels}
-    if "different" in own:
-        own |= {f"not_{label}": "different" for label in spec.labels[1:]}
-    found = [own.get(re.sub(r"[\s-]+", "_", name.strip().lower()), "") for name in names]
-    if sorted(found) != sorted(spec.labels):
+    labels = {label.lower(): label for label in spec.labels}
+    if "different" in labels:
+        labels |= {f"not_{label}": "different" for label in spec.labels[1:]}
+    named = [labels.get(re.sub(r"[\s-]+", "_", name.strip().lower()), "") for name in names]
+    if sorted(named) != sorted(spec.labels):
         due = ", ".join(spec.labels) or "similarities from 0 to 5"
-        said = f"classes {', '.join(names)} are not {due}; name them so"
-        raise DataError(f"{place}, column '{spec.gold}': {said}")
-    return dict(enumerate(found))
+        flaw = f"classes {', '.join(names)} are not {due}; name them so"
+        raise DataError(f"{place}, column '{spec.gold}': {flaw}")
+    return dict(enumerate(named))
 
 
 def _are_texts(value: Any) -> bool:

@@ -177,8 +177,8 @@ def original(frame: pd.DataFrame, width: float) -> Figure:
         draws.append((heading(frame, measure), _cloud, cells, measure))
         if where(over_seeds(frame, measure), paper(measure)) == "at":
             covering.append(title)
-    held = style.heading(2, "held", held=covering, sides=sides(frame))
-    draws.append((held, _strip, frame, list(TITLES)))
+    panel = style.heading(2, "held", held=covering, sides=sides(frame))
+    draws.append((panel, _strip, frame, list(TITLES)))
     figure = style.headed(width, 2.0 if width >= style.NARROW else 1.72, draws, columns=2)
     for ax, measure in zip(figure.axes, TITLES):
         ax.set(xlabel="GTD", ylabel=TITLES[measure])

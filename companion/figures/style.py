@@ -178,8 +178,8 @@ def fit(figure: Figure) -> Figure:
     for ax in headed_axes:
         box = ax.get_window_extent()
         right = figure.bbox.x1 - EDGE
-        for other in headed_axes:
-            beside = other.get_window_extent()
+        for headed in headed_axes:
+            beside = headed.get_window_extent()
             if beside.x0 > box.x0 and beside.y0 < box.y1 and beside.y1 > box.y0:
                 right = min(right, beside.x0 - 3 * EDGE)
         text = ax.get_title("left").replace("\n", " ")

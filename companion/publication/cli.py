@@ -56,12 +56,12 @@ def run(
     """Execute one notebook by papermill and leave one record."""
     from companion.records import execution
 
-    given, keys = dict(parameter), [key for key, _ in parameter]
+    values, keys = dict(parameter), [key for key, _ in parameter]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
         raise ValueError(f"parameter '{twice}' is given {keys.count(twice)} times; give it once")
-    name = (given.get("record") or output.as_posix()).rpartition("/")[2].partition(".")[0]
+    name = (values.get("record") or output.as_posix()).rpartition("/")[2].partition(".")[0]
     show(f"{name}: started")
-    record = execution.run(notebook, output, given, study_name, own)
+    record = execution.run(notebook, output, values, study_name, own)
     show(f"{notebook.stem}: {record['seconds']:.0f} s, {record['name']}.json")
 
 
@@ -85,11 +85,11 @@ def run(
     metavar="MODEL/ALGORITHM/SEED",
     help="a row of the tables alone: mini/high/42",
 )
-def reproduce(**asked: Any) -> None:
+def reproduce(**options: Any) -> None:
     """Run every notebook under a study, or the records of some rows of its tables."""
     from companion.publication import workflow
 
-    workflow.reproduce(**asked)
+    workflow.reproduce(**options)
 
 
 @saobp.command()
@@ -118,9 +118,9 @@ def report(study_name: str) -> None:
 
     folder = paths.build(load_study(study_name).name)
     show(str(report.write(folder)))
-    if other := report.outdated(folder):
-        said = pages.render("outdated.txt", outdated=other, folder=folder)
-        show(f"saobp: {said}", error=True)
+    if names := report.outdated(folder):
+        warning = pages.render("outdated.txt", outdated=names, folder=folder)
+        show(f"saobp: {warning}", error=True)
 
 
 def item(usual: str, others: str) -> Callable[[Callable], Callable]:
@@ -164,23 +164,23 @@ def item(usual: str, others: str) -> Callable[[Callable], Callable]:
 @click.option(
     "--data", type=Path, metavar="FILE", help="a CSV of your own, as --format csv writes it"
 )
-def figure(**asked: Any) -> None:
+def figure(**options: Any) -> None:
     """Draw a single figure for reuse.
 
     NUMBER is 1 to 9, or glance, differences, gains, length, retrofit, decoders, hops, learning,
     rates, dose, tokens, claims.
     """
-    _single("figure", **asked)
+    _single("figure", **options)
 
 
 @saobp.command()
 @item("tex", "md, csv")
-def table(**asked: Any) -> None:
+def table(**options: Any) -> None:
     """Write a single table for reuse.
 
     NUMBER is 1 to 9, or claims.
     """
-    _single("table", **asked)
+    _single("table", **options)
 
 
 def _single(kind: str, number: int | str, study_name: str | None, **wanted: Any) -> None:

@@ -50,11 +50,11 @@ def read(notebooks: Iterable[Path]) -> list[Executed]:
         return run.notebook, *ranks, run.values.get("seed", 0), run.name
 
     nodes = [(path.stem, nbformat.read(path, as_version=4)) for path in notebooks]
-    found = (
+    runs = (
         Executed(name, node, node.metadata.get("papermill", {}).get("parameters", {}))
         for name, node in nodes
     )
-    return sorted(found, key=place)
+    return sorted(runs, key=place)
 
 
 def closest(run: Executed, notebook: str, among: Sequence[Executed]) -> Executed | None:
@@ -62,13 +62,18 @@ def closest(run: Executed, notebook: str, among: Sequence[Executed]) -> Executed
     algorithm and seed.
     """
 
-    def kinship(other: Executed) -> int:
+    def kinship(candidate: Executed) -> int:
         agree = [
-            name in run.values and run.values[name] == other.values.get(name) for name in PRETRAINED
+            name in run.values and run.values[name] == candidate.values.get(name)
+            for name in PRETRAINED
         ]
-        return [*agree, False].index(False) + (run.name == other.name)
+        return [*agree, False].index(False) + (run.name == candidate.name)
 
-    return max((other for other in among if other.notebook == notebook), key=kinship, default=None)
+    return max(
+        (candidate for candidate in among if candidate.notebook == notebook),
+        key=kinship,
+        default=None,
+    )
 
 
 def named(values: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +93,7 @@ def of_defaults() -> dict[Path, NotebookNode]:
     """
     folder = paths.build("smoke") / "notebooks"
     # not the failed ones
-    runs, found = read(path for path in folder.glob("*.ipynb") if len(path.suffixes) == 1), {}
+    runs, nodes = read(path for path in folder.glob("*.ipynb") if len(path.suffixes) == 1), {}
     for path in sorted((paths.root() / "notebooks").glob("*.ipynb")):
         usual, mine = declared_parameters(path), [run for run in runs if run.notebook == path.stem]
         alike = (
@@ -100,7 +105,7 @@ def of_defaults() -> dict[Path, NotebookNode]:
             raise FileNotFoundError(
                 f"{folder}: no run of {path.name} by its defaults; run `make reproduce` first"
             )
-        found[path] = node = cleaned(run.node)
+        nodes[path] = node = cleaned(run.node)
         if [cell.source for cell in node.cells] != [
             cell.source for cell in nbformat.read(path, as_version=4).cells
         ]:
@@ -108,7 +113,7 @@ def of_defaults() -> dict[Path, NotebookNode]:
             raise ValueError(
                 f"{ran}: ran other cells than {path.name} has now; run `make reproduce` again"
             )
-    return found
+    return nodes
 
 
 def cleaned(node: NotebookNode) -> NotebookNode:

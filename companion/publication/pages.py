@@ -116,13 +116,13 @@ def body(run: Executed) -> str:
     html, _ = _exporter().from_notebook_node(shown(run), {"metadata": {"name": run.name}})
     heading, numbers = "the page", count(1)
 
-    def described(found: re.Match) -> str:
+    def described(match: re.Match) -> str:
         nonlocal heading
-        if found[1]:
-            heading = found[1].replace("-", " ")
-            return found[0]
+        if match[1]:
+            heading = match[1].replace("-", " ")
+            return match[0]
         name = f"picture-{next(numbers)}"
-        picture = found[0].replace(
+        picture = match[0].replace(
             "No description has been provided for this image", f"Figure under: {heading}"
         )
         return f'<a class="whole" id="{name}" href="#{name}">{picture}</a>'
@@ -173,8 +173,8 @@ def lead(link: re.Match, run: Executed, runs: Sequence[Executed], folder: Path) 
     if file.is_dir():
         return "../index.html"
     if path == f"notebooks/{file.stem}.ipynb":
-        found = executed_notebooks.closest(run, file.stem, runs)
-        return f"{found.name}.html{link[2] or ''}" if found else f"../index.html#{file.stem}"
+        target = executed_notebooks.closest(run, file.stem, runs)
+        return f"{target.name}.html{link[2] or ''}" if target else f"../index.html#{file.stem}"
     copy = f"files/{path}" + ("" if path.endswith(SHOWN) else ".txt")
     if not (folder / copy).exists():
         (folder / copy).parent.mkdir(parents=True, exist_ok=True)

@@ -51,7 +51,7 @@ def write(folder: Path) -> Path:
 
     Raises FileNotFoundError if the folder holds no records.
     """
-    if not (found := records.load(folder / "records")):
+    if not (results := records.load(folder / "records")):
         raise FileNotFoundError(
             f"{folder}/records: no records there; run `make reproduce STUDY={folder.name}` first"
         )
@@ -66,10 +66,14 @@ def write(folder: Path) -> Path:
     with paths.new_folder(folder / "tracked") as tracked:
         shutil.copytree(paths.figures(), tracked, dirs_exist_ok=True)
         paths.seal(tracked)
-    exercise, made, tracked = found[0]["study"] == EXERCISE, folder / "figures", folder / "tracked"
-    ended = [run for run in runs if any(run.name == record["name"] for record in found)]
+    exercise, made, tracked = (
+        results[0]["study"] == EXERCISE,
+        folder / "figures",
+        folder / "tracked",
+    )
+    ended = [run for run in runs if any(run.name == record["name"] for record in results)]
     lines = [line for run in ended for cell in run.node.cells for line in cell.source.splitlines()]
-    apart = data_and_departures.departures(found)
+    apart = data_and_departures.departures(results)
     context = dict(
         sections=SECTIONS if explorer else {k: v for k, v in SECTIONS.items() if k != "explorer"},
         folder=folder,
@@ -84,7 +88,7 @@ def write(folder: Path) -> Path:
         explorer=explorer,
         # of the model that the explorer shows
         layers=labels.spelled(SIZES["minilm"].layers),
-        notebooks=_notebooks(runs, {record["name"]: record for record in found}),
+        notebooks=_notebooks(runs, {record["name"]: record for record in results}),
         tables=_tables(tracked if exercise else made, "table*.md"),
         figures=_figures(tracked if exercise else made),
         missing=_manifest(tracked if exercise else made)["missing"],
@@ -93,10 +97,10 @@ def write(folder: Path) -> Path:
         departures=[
             *apart.groupby((apart["of"] + ", ").where(apart["of"] != "", "") + apart["matter"])
         ],
-        runs=found,
+        runs=results,
         picture=_picture(paths.root() / "texts" / "explorer.png"),
     )
-    study = found[0]["study"]
+    study = results[0]["study"]
     for name, section in context["sections"].items():
         template = "report.html" if name == "index" else f"{name}.html"
         title = f"{section} · saobp, study {study}"
@@ -135,17 +139,19 @@ def _explorer() -> Markup:
     )
 
 
-def _notebooks(runs: Sequence[Executed], found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def _notebooks(
+    runs: Sequence[Executed], by_name: dict[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Return every notebook of the repository: its question, its first picture, its runs in the
     paper's order.
     """
     listed = []
     for name, about in fill.notebooks().items():
-        own = nbformat.read(paths.root() / "notebooks" / f"{name}.ipynb", as_version=4)
+        source = nbformat.read(paths.root() / "notebooks" / f"{name}.ipynb", as_version=4)
         mine = [run for run in runs if run.notebook == name]
-        cells = [cell for node in (*(run.node for run in mine), own) for cell in node.cells]
+        cells = [cell for node in (*(run.node for run in mine), source) for cell in node.cells]
         entry = {"name": name, "question": about["question"]} | _first_picture(cells)
-        listed.append(entry | {"runs": [_run(run, found.get(run.name)) for run in mine]})
+        listed.append(entry | {"runs": [_run(run, by_name.get(run.name)) for run in mine]})
     return listed
 
 
@@ -180,10 +186,10 @@ def _tables(folder: Path, names: str) -> list[dict[str, Any]]:
     """Return tables that were written, caption and notes with them, as HTML, and the files for
     reuse.
     """
-    found = sorted(folder.glob(names))
-    texts = [Markup(formulas.markdown(path.read_text(encoding="utf-8"))) for path in found]
+    files = sorted(folder.glob(names))
+    texts = [Markup(formulas.markdown(path.read_text(encoding="utf-8"))) for path in files]
     return [
-        {"name": path.stem, "files": _files(path), "text": text} for path, text in zip(found, texts)
+        {"name": path.stem, "files": _files(path), "text": text} for path, text in zip(files, texts)
     ]
 
 
@@ -196,8 +202,8 @@ def _files(path: Path) -> list[str]:
     """Return the forms of a table or figure, one as wide as a column among them, as places below
     the build folder.
     """
-    found = {*path.parent.glob(f"{path.stem}.*"), *path.parent.glob(f"{path.stem}-column.*")}
-    return [f"{path.parent.name}/{other.name}" for other in sorted(found)]
+    files = {*path.parent.glob(f"{path.stem}.*"), *path.parent.glob(f"{path.stem}-column.*")}
+    return [f"{path.parent.name}/{file.name}" for file in sorted(files)]
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -212,7 +218,7 @@ def _figures(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the figures that were drawn by name, the paper's first: picture, caption of the
     manifest, files.
     """
-    entries, found = _manifest(folder)["entries"], {}
+    entries, shown = _manifest(folder)["entries"], {}
     for path in sorted(
         folder.glob("figure*.png"), key=lambda path: (path.stem.startswith("figure-"), path.stem)
     ):
@@ -220,7 +226,7 @@ def _figures(folder: Path) -> dict[str, dict[str, Any]]:
         if path.stem.endswith("-column"):
             continue
         entry, narrow = entries.get(path.stem, {}), path.with_stem(f"{path.stem}-column")
-        found[path.stem] = {
+        shown[path.stem] = {
             "name": path.stem,
             "title": entry.get("title", ""),
             "image": _picture(path),
@@ -230,4 +236,4 @@ def _figures(folder: Path) -> dict[str, dict[str, Any]]:
             "files": _files(path),
             "caption": Markup(formulas.markdown(entry.get("caption", ""))),
         }
-    return found
+    return shown

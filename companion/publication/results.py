@@ -46,8 +46,8 @@ def shown_study() -> str:
     """
 
     def seeds(study_name: str, algorithm: str) -> set[str]:
-        found = paths.results(study_name).glob(f"04-pretrain-*-{algorithm}-*.json")
-        return {path.stem.rpartition("-")[2] for path in found}
+        files = paths.results(study_name).glob(f"04-pretrain-*-{algorithm}-*.json")
+        return {path.stem.rpartition("-")[2] for path in files}
 
     pairs = {name: len(seeds(name, "original") & seeds(name, "high")) for name in SAY_MOST}
     if not any(pairs.values()):
@@ -67,13 +67,13 @@ def publish(study_name: str) -> None:
             f"--study: {name} trains for seconds, its models have learned nothing; publish another study"
         )
     folder = paths.build(name) / "records"
-    found = [path for path in sorted(folder.glob("*.json")) if path.stem not in SUMMARIES]
-    if not found:
+    files = [path for path in sorted(folder.glob("*.json")) if path.stem not in SUMMARIES]
+    if not files:
         load_study(study_name)
         raise FileNotFoundError(
             f"{folder}: no records there; run `make reproduce STUDY={name}` first"
         )
-    runs = {path: records.read(path) for path in found}
+    runs = {path: records.read(path) for path in files}
     refuse_without_pretraining(name, runs)
     tracked = paths.results(name)
     with paths.new_folder(tracked, records.names(tracked)) as target:
@@ -81,7 +81,7 @@ def publish(study_name: str) -> None:
             record = records.move_answers(record, target / path.name)
             paths.write_text(target / path.name, records.as_text(record))
     print(
-        f"{len(found)} records in {tracked}, in place of any that were there: `git status` names what is gone"
+        f"{len(files)} records in {tracked}, in place of any that were there: `git status` names what is gone"
     )
     rebuild()
     if name == EXAM:
@@ -162,8 +162,8 @@ def full_width(study_name: str) -> list[dict[str, Any]]:
     """
     if study_name in FULL_WIDTH:
         return []
-    found = next(filter(None, (records.load(paths.results(name)) for name in FULL_WIDTH)), [])
-    return [run for run in found if run["stage"] != "cost"]
+    wide = next(filter(None, (records.load(paths.results(name)) for name in FULL_WIDTH)), [])
+    return [run for run in wide if run["stage"] != "cost"]
 
 
 def _others() -> list[dict[str, Any]]:
@@ -274,8 +274,8 @@ def drawn(
     if study_name and study_name.endswith((".yaml", ".yml")):
         study_name = load_study(study_name).name
     name = study_name or shown_study()
-    found = records.load(study_name) if study_name else shown(name)
-    if not found:
+    runs = records.load(study_name) if study_name else shown(name)
+    if not runs:
         load_study(study_name)
         raise FileNotFoundError(
             f"study '{study_name}' has no records: run `make reproduce STUDY={study_name}` first"
@@ -284,16 +284,16 @@ def drawn(
     study = name if paths.results(name).is_dir() else ""
     if kind == "figure":
         if number in figures.FIGURES and study_name is None:
-            found = figures.origin(number, found, _others())
-        made = figures.write(number, found, wanted.folder, wanted.form)
-        return made, [study] if study_name and study else _studies(found)
-    built = tables.table(number, found, study=study)
+            runs = figures.origin(number, runs, _others())
+        made = figures.write(number, runs, wanted.folder, wanted.form)
+        return made, [study] if study_name and study else _studies(runs)
+    built = tables.table(number, runs, study=study)
     if not any(cell.ran for cell in built.of_models.values()):
         raise ValueError(f"Table {number}: study {name} has no run of it; choose another --study")
     first = [] if study_name else full_width(name)
-    given = {"first": first, "study": study}
-    made = tables.write(number, found, wanted.folder, wanted.formats, **given)
-    return made, sorted({*_studies(first), *([study] if study else _studies(found))})
+    rows = {"first": first, "study": study}
+    made = tables.write(number, runs, wanted.folder, wanted.formats, **rows)
+    return made, sorted({*_studies(first), *([study] if study else _studies(runs))})
 
 
 def _claims(kind: str, study_name: str | None, wanted: Wanted) -> list[Path]:
@@ -307,5 +307,5 @@ def _claims(kind: str, study_name: str | None, wanted: Wanted) -> list[Path]:
     return claims.write(wanted.folder, wanted.formats)
 
 
-def _studies(found: list[dict[str, Any]]) -> list[str]:
-    return sorted({record["study"] for record in found})
+def _studies(runs: list[dict[str, Any]]) -> list[str]:
+    return sorted({record["study"] for record in runs})

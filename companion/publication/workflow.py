@@ -48,11 +48,13 @@ def check_packages() -> None:
     for wanted in map(Requirement, metadata.requires("saobp")):
         if wanted.marker and not any(wanted.marker.evaluate({"extra": extra}) for extra in EXTRAS):
             continue
-        found = next((one.version for one in metadata.distributions(name=wanted.name)), None)
-        if found is None or not wanted.specifier.contains(found, prereleases=True):
+        installed = next(
+            (package.version for package in metadata.distributions(name=wanted.name)), None
+        )
+        if installed is None or not wanted.specifier.contains(installed, prereleases=True):
             remedy = f"run 'make install', or pip install '{wanted.name}{wanted.specifier}'"
             raise ValueError(
-                f"{wanted.name} is {found or 'not installed'}, saobp needs {wanted.specifier or 'it'}: {remedy}"
+                f"{wanted.name} is {installed or 'not installed'}, saobp needs {wanted.specifier or 'it'}: {remedy}"
             )
 
 
@@ -172,7 +174,7 @@ def of_rows(study: Study, rows: Iterable[str]) -> list[str]:
     """Return the records of rows that are typed as "mini/high/42", of each its pretraining
     first.
     """
-    known, found = study.pairs(), []
+    known, names = study.pairs(), []
     for text in rows:
         named = ROW.fullmatch(text)
         if not named or named.groups()[:2] not in known or int(named[3]) not in SEEDS:
@@ -183,16 +185,16 @@ def of_rows(study: Study, rows: Iterable[str]) -> list[str]:
             )
         model, algorithm, seed = named.groups()
         row, tuned = f"{model}-{algorithm}-{int(seed)}", study.finetune
-        found.append(f"04-pretrain-{row}")
-        found += [
+        names.append(f"04-pretrain-{row}")
+        names += [
             f"05-finetune-{row}-{group}-{head}" for group in tuned.groups for head in tuned.seeds
         ]
-        found += [
+        names += [
             f"06-attention-{row}-{task}"
             for m, a, task in study.looked_at()
             if (m, a) == (model, algorithm)
         ]
-    return [f"records/{name}.json" for name in dict.fromkeys(found)]
+    return [f"records/{name}.json" for name in dict.fromkeys(names)]
 
 
 def _snakemake(

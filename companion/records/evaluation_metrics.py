@@ -121,16 +121,16 @@ def _negative(task: Result) -> list[str]:
     parts = [("", task), (" of floor", floor), *((" of epochs", e) for e in task.get("epochs", []))]
     scores = [
         (name + part, score)
-        for part, found in parts
-        for name, score in found.get("scores", {}).items()
+        for part, scored in parts
+        for name, score in scored.get("scores", {}).items()
         if name not in CORRELATIONS
     ]
     if task.get("metric") not in CORRELATIONS:
         scores += [("score of curve", check["score"]) for check in task.get("curve", [])]
-        for part, found in (("", task), (" of floor", floor)):
-            names = found.keys() & {"headline", "chance", "majority"}
-            scores += [(name + part, found[name]) for name in sorted(names)]
-            scores += [("interval" + part, bound) for bound in found.get("interval", [])]
+        for part, scored in (("", task), (" of floor", floor)):
+            names = scored.keys() & {"headline", "chance", "majority"}
+            scores += [(name + part, scored[name]) for name in sorted(names)]
+            scores += [("interval" + part, bound) for bound in scored.get("interval", [])]
     return [place for place, score in scores if score is not None and score < 0]
 
 

@@ -33,10 +33,10 @@ __all__ = ["FORMATS", "TABLES", "Cell", "Table", "coverage", "relevant", "table"
 
 def relevant(number: int, records: Sequence[Record]) -> list[Record]:
     """The records that Table `number` reads, of encoders or, for Table 7, of decoders."""
-    own = [record for record in records if record["stage"] in TABLES[number][1]]
+    read = [record for record in records if record["stage"] in TABLES[number][1]]
     return [
         run
-        for run in own
+        for run in read
         if labels.is_decoder(str(run["parameters"].get("model"))) == (number == 7)
     ]
 
@@ -69,7 +69,7 @@ def table(
     compared = {place: cell for place, cell in built.cells.items() if cell.difference}
     adjusted = zip(compared.items(), holm([cell.difference.p for cell in compared.values()]))
     corrected = {place: replace(cell, adjusted_p=p) for (place, cell), p in adjusted}
-    return replace(built, cells=built.cells | corrected, given=scores.given(runs))
+    return replace(built, cells=built.cells | corrected, caption_values=scores.caption_values(runs))
 
 
 def coverage(built: Iterable[Table]) -> pd.DataFrame:

@@ -43,25 +43,25 @@ def decimal(value: float, digits: int = 0, form: str = "") -> str:
     return f"{rounded:{form if rounded else form.strip('+')}.{digits}f}".replace("-", "−")
 
 
-def effect(found: Estimate, least: int = 1, unit: str = "") -> str:
+def effect(estimate: Estimate, least: int = 1, unit: str = "") -> str:
     """A difference with its unit and 95 % interval: "+3.3 points [1.1, 5.5]"."""
-    places = digits(least, found.low, found.high)
+    places = digits(least, estimate.low, estimate.high)
     return " ".join(
-        filter(None, [decimal(found.value, places, "+"), unit, interval(found, places)])
+        filter(None, [decimal(estimate.value, places, "+"), unit, interval(estimate, places)])
     )
 
 
-def measured(found: Estimate, least: int = 1) -> str:
+def measured(estimate: Estimate, least: int = 1) -> str:
     """A number without a sign, and its 95 % interval: "0.71 [0.60, 0.80]"."""
-    places = digits(least, found.low, found.high)
-    return f"{decimal(found.value, places)} {interval(found, places)}".rstrip()
+    places = digits(least, estimate.low, estimate.high)
+    return f"{decimal(estimate.value, places)} {interval(estimate, places)}".rstrip()
 
 
-def interval(found: Estimate, digits: int = 1) -> str:
+def interval(estimate: Estimate, digits: int = 1) -> str:
     """A 95 % interval: "[1.1, 5.5]"; empty where there is none."""
     return (
-        f"[{decimal(found.low, digits)}, {decimal(found.high, digits)}]"
-        if found.low <= found.high
+        f"[{decimal(estimate.low, digits)}, {decimal(estimate.high, digits)}]"
+        if estimate.low <= estimate.high
         else ""
     )
 

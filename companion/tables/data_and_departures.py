@@ -25,7 +25,7 @@ def splits(runs: Iterable[Record]) -> list[dict[str, Any]]:
     """Return every split that records read which is not the public one, or of which they asked a
     part: name, split, rows that were used, public rows (the hub's where known) and note.
     """
-    found = {}
+    partial = {}
     every = [split for run in runs for split in run["data"].get("splits") or []]
     for split in every:
         used = split.get("used", split["rows"])
@@ -37,8 +37,8 @@ def splits(runs: Iterable[Record]) -> list[dict[str, Any]]:
         known = HUB_ROWS.get((split["dataset"], config), {})
         rows = sum(known[base] for base in bases) if bases <= set(known) else split["hub_rows"]
         key = (name, split["split"], split.get("role") or "")
-        found.setdefault(key, split | {"name": name, "rows": used, "hub_rows": rows})
-    return [found[key] for key in sorted(found)]
+        partial.setdefault(key, split | {"name": name, "rows": used, "hub_rows": rows})
+    return [partial[key] for key in sorted(partial)]
 
 
 def departures(runs: Iterable[Record]) -> pd.DataFrame:

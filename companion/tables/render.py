@@ -82,30 +82,30 @@ class Table:
     # titles of the algorithms that readers see beside each other; empty: a line per number
     side_by_side: Sequence[str] = ()
     # what the caption has a place for
-    given: Mapping[str, str] | None = None
+    caption_values: Mapping[str, str] | None = None
     studies: tuple[str, ...] = ()
 
     @property
     def caption(self) -> str:
         """What the table holds and how it is read, in two sentences of `captions.yaml`."""
-        return captions.filled(captions.of()[self.number], **self.given or {})
+        return captions.filled(captions.of()[self.number], **self.caption_values or {})
 
     @property
     def of_models(self) -> Cells:
         """The cells of a model, without those of a guess, a bag of words or a quoted model."""
         return {(row, key): cell for (row, key), cell in self.cells.items() if row[0]}
 
-    def below(self, other: Self) -> Self:
+    def below(self, first: Self) -> Self:
         """The table with the models of another study that have a run there, each before its
         scaled-down model; every model stands there once.
         """
-        ran = {row[0] for (row, _), cell in other.of_models.items() if cell.ran}
-        above = {place: cell for place, cell in other.cells.items() if place[0][0] in ran}
-        own = {place: cell for place, cell in self.cells.items() if place[0][0] not in ran}
+        ran = {row[0] for (row, _), cell in first.of_models.items() if cell.ran}
+        above = {place: cell for place, cell in first.cells.items() if place[0][0] in ran}
+        rest = {place: cell for place, cell in self.cells.items() if place[0][0] not in ran}
         order = [*labels.PAPER_SIZES, ""]
-        cells = sorted((above | own).items(), key=lambda item: order.index(size(item[0][0][0])))
-        studies = other.studies * bool(ran) + self.studies
-        return replace(self, rows={**self.rows, **other.rows}, cells=dict(cells), studies=studies)
+        cells = sorted((above | rest).items(), key=lambda item: order.index(size(item[0][0][0])))
+        studies = first.studies * bool(ran) + self.studies
+        return replace(self, rows={**self.rows, **first.rows}, cells=dict(cells), studies=studies)
 
     def lines(self) -> pd.DataFrame:
         """What readers see, as text, one line per number: model, algorithm, task, the paper's, ours,
@@ -153,31 +153,31 @@ class Table:
         """
         shown = self.frame()
         used = {*"".join(shown.iloc[:, 2:].to_numpy().ravel())}
-        said = [f"{sign}: {text}" for sign, text in captions.of()["marks"].items() if sign in used]
+        notes = [f"{sign}: {text}" for sign, text in captions.of()["marks"].items() if sign in used]
         missing = defaultdict(dict)
         for (row, key), cell in self.of_models.items():
             if cell.ran and cell.reason:
-                said.append(f"{' '.join(self.rows[row])}, {self.columns[key]}: {cell.reason}")
+                notes.append(f"{' '.join(self.rows[row])}, {self.columns[key]}: {cell.reason}")
             elif cell.published and not cell.ran:
                 lines = missing[cell.reason].setdefault(row[0], {})
                 lines["".join(self.rows[row][1:])] = None
         quoted = {row[1:2]: cell.reason for (row, _), cell in self.cells.items() if cell.published}
         for name, (head, text) in captions.of()["beside"].items():
             if ("", head) in shown.columns:
-                said.append(f"{head}: {', '.join(filter(None, [text, quoted.get((name,))]))}")
+                notes.append(f"{head}: {', '.join(filter(None, [text, quoted.get((name,))]))}")
         if missing:
             reasons = [
                 f"{reason} ({'; '.join(self._whose(*model) for model in models.items())})"
                 for reason, models in missing.items()
             ]
-            said.append(f"not run: {'; '.join(reasons)}; SCALE.md has the commands")
+            notes.append(f"not run: {'; '.join(reasons)}; SCALE.md has the commands")
         if self.side_by_side:
             every = dict.fromkeys(self.rows[row][1] for row, _ in self.of_models)
             left_out = [title for title in every if title not in self.side_by_side]
-            said.append(
+            notes.append(
                 f"in the CSV alone: {labels.joined(['differences from Original', *left_out])}"
             )
-        return said + ([f"study {labels.joined(self.studies)}"] if self.studies else [])
+        return notes + ([f"study {labels.joined(self.studies)}"] if self.studies else [])
 
     def _whose(self, model: str, lines: Collection[str]) -> str:
         """A model, or some algorithms of it: "BERT-Mini", "Low and ElemMul of BERT-Mini"."""
@@ -240,15 +240,15 @@ class Table:
         frame = self.frame().replace(r"e\^\{(-|−)?(\d+)\}", r"e\1\2", regex=True)
         if self.side_by_side:
             frame.columns = [": ".join(filter(None, heads)) for heads in frame.columns]
-        said = f"{'; '.join(self.notes())}.".replace("*", r"\*").replace("#", r"\#")
-        return f"**Table {self.number}.** {self.caption}\n\n{markdown(frame, left=2)}\n\n{said}\n"
+        notes = f"{'; '.join(self.notes())}.".replace("*", r"\*").replace("#", r"\#")
+        return f"**Table {self.number}.** {self.caption}\n\n{markdown(frame, left=2)}\n\n{notes}\n"
 
     def to_latex(self) -> str:
         """A booktabs float to \\input into an ACL paper (needs booktabs, graphicx and, if it is
         long, caption).
         """
-        said = "; ".join(self.notes()) + "."
-        return latex(self.frame(), self.caption, f"tab:saobp-{self.number}", notes=said)
+        notes = "; ".join(self.notes()) + "."
+        return latex(self.frame(), self.caption, f"tab:saobp-{self.number}", notes=notes)
 
 
 def _beside(lines: pd.DataFrame) -> pd.DataFrame:
@@ -317,9 +317,9 @@ def latex(
         kind = "table" if len(text.columns) <= IN_COLUMN else kind
     floats = []
     for _, part in text.groupby((lines.cumsum() - 1) // PAGE):
-        told = {"caption": escape(caption), "label": label}
+        heading = {"caption": escape(caption), "label": label}
         if floats:
-            told = {"caption": ("(continued)", "")}
+            heading = {"caption": ("(continued)", "")}
         body = part.style.hide(axis="index").to_latex(
             hrules=True,
             column_format=spec,
@@ -327,7 +327,7 @@ def latex(
             position="t",
             position_float="centering",
             multicol_align="c",
-            **told,
+            **heading,
         )
         body = body.replace(r"\centering", r"\ContinuedFloat\centering") if floats else body
         body = body.replace(r"\begin{tabular}", FIT + "\n" + r"\begin{tabular}")

@@ -73,8 +73,8 @@ def table(number: int, records: Sequence[Record], published: Published) -> Table
     """
     if number == 3:
         models = estimates.models(records) or ["small"]
-        one = next((name for name in models if labels.size(name) == "small"), models[-1])
-        rows = [(one, name, {"algorithm": printed}) for name, printed in REGULARIZERS.items()]
+        shown = next((name for name in models if labels.size(name) == "small"), models[-1])
+        rows = [(shown, name, {"algorithm": printed}) for name, printed in REGULARIZERS.items()]
     else:
         looked = select(records, "attention") if number == 1 else records
         rows = [
@@ -145,17 +145,17 @@ def of_one_text(records: Sequence[Record]) -> list[Record]:
     return [run | {"metrics": run["metrics"] | {"wikitext": None}} for run in records]
 
 
-def given(records: Sequence[Record]) -> dict[str, str]:
+def caption_values(records: Sequence[Record]) -> dict[str, str]:
     """What captions say of the runs that `of_one_text` returns: what perplexity is of, and the
     graphs of attention.
     """
-    words, found = captions.of(), [run["metrics"] for run in records]
+    words, metrics = captions.of(), [run["metrics"] for run in records]
     most = max(
-        (text for run in found if (text := run.get("wikitext"))),
+        (text for run in metrics if (text := run.get("wikitext"))),
         key=lambda text: text["tokens"],
         default={},
     )
-    graphs = {captions.filled(words["graph"], **run) for run in found if run.get("graph_nodes")}
+    graphs = {captions.filled(words["graph"], **run) for run in metrics if run.get("graph_nodes")}
     text = captions.filled(words["perplexity"]["wikitext" if most else "held_out"], **most)
     return {"text": text, "graph": " or".join(sorted(graphs))}
 
@@ -233,8 +233,8 @@ def _below(ours: Estimate | None, records: Sequence[Record], kind: str) -> tuple
     if ours is None:
         return ()
     levels = {"below chance": ("chance",), "below majority": ("chance", "majority")}
-    found = {flag: luck(records, kind, names) for flag, names in levels.items()}
-    lost = [flag for flag, level in found.items() if level is not None and ours.high < level][:1]
+    values = {flag: luck(records, kind, names) for flag, names in levels.items()}
+    lost = [flag for flag, level in values.items() if level is not None and ours.high < level][:1]
     bag = bag_cell(records, kind).ours
     return (*lost, *(["below bag of words"] if bag and ours.value < float(bag) else []))
 
@@ -271,9 +271,9 @@ def _mean(run: Record, measure: str) -> Estimate:
     """A run's mean of a measure over its texts, layers and heads, with the interval over the
     texts.
     """
-    found = run["metrics"]["means"][measure]
-    ends = (nan if found[end] is None else found[end] for end in ("mean", "low", "high"))
-    return Estimate(*ends, 1, int(found["samples"]))
+    mean = run["metrics"]["means"][measure]
+    ends = (nan if mean[end] is None else mean[end] for end in ("mean", "low", "high"))
+    return Estimate(*ends, 1, int(mean["samples"]))
 
 
 def luck_cell(records: Sequence[Record], kind: str) -> Cell:
@@ -354,23 +354,23 @@ def correlations(number: int, records: Sequence[Record], published: Published) -
             if not ours:
                 known = points.dropna(subset=[measure, "score"])
                 lacking = "both" if known.empty else trajectories.lacking(known, measure)
-                said = {"least": trajectories.LEAST, "measure": measure, "way": way}
-                reason = captions.reason("correlation", lacking, **said)
+                context = {"least": trajectories.LEAST, "measure": measure, "way": way}
+                reason = captions.reason("correlation", lacking, **context)
             cell = Cell(printed, ours, flags=_flags(ours, printed), reason=reason)
             row = (model, f"{measure}-{way}")
             rows[row], cells[row, task] = (labels.model_title(model), f"{title}, {way}"), cell
     return Table(number, trajectories.FOLLOWED, rows, cells, "Score")
 
 
-def sign_of(found: Estimate, printed: float) -> str:
+def sign_of(estimate: Estimate, printed: float) -> str:
     """Whether an r has the "same" sign as the paper's or the "opposite", is "open" (0 in its
     interval) or of "few".
     """
-    if found.seeds < trajectories.FEW:
+    if estimate.seeds < trajectories.FEW:
         return "few"
-    if found.low <= 0 <= found.high:
+    if estimate.low <= 0 <= estimate.high:
         return "open"
-    return "same" if found.value * printed > 0 else "opposite"
+    return "same" if estimate.value * printed > 0 else "opposite"
 
 
 def _flags(ours: Estimate | None, printed: str) -> tuple[str, ...]:

@@ -118,13 +118,13 @@ def _cost_cell(
     """One quantity of a way; a time has its ratio to Original's, ours round by round, the paper's
     of its numbers.
     """
-    found = (run["metrics"]["ways"].get(way, {}) if run else {}).get(keys["phase"]) or {}
+    measured = (run["metrics"]["ways"].get(way, {}) if run else {}).get(keys["phase"]) or {}
     # the paper's Original is the fused one: its multiply-accumulates lack what a counter cannot see
     printed = (
         "" if "_" in way else published.printed(9, algorithm=labels.algorithm_title(way), **keys)
     )
     ours, ratio, theirs = None, None, None
-    value, samples = found.get(name), found.get("samples_per_second")
+    value, samples = measured.get(name), measured.get("samples_per_second")
     # tokens follow from samples and their length
     if name == "million_tokens_per_second" and samples:
         value = {end: rate * run["parameters"]["length"] / 1e6 for end, rate in samples.items()}
@@ -135,7 +135,7 @@ def _cost_cell(
         # counted, and not repeated
         ours = Estimate(float(value), nan, nan, None)
     if name == "milliseconds" and way != "original":
-        plain, of = published.value(9, algorithm="Original", **keys), found.get("ratio")
+        plain, of = published.value(9, algorithm="Original", **keys), measured.get("ratio")
         ratio = Estimate(of["median"], of["low"], of["high"], 1) if of else None
         theirs = float(printed) / plain if printed and plain else None
     reason = (

@@ -193,8 +193,8 @@ def test_attention_has_its_interval_over_texts_and_the_difference_of_the_seeds_o
     assert (gtd.number(), gtd.count(), between.count()) == ("0.751 ± 0.002", "1×64", "1×60")
     assert clustering.number() == "1.00", "what all texts give alike has no interval"
     assert (
-        numbers_in(table.given["graph"]) == ["40", "0.0001"]
-        and table.given["graph"] in table.to_markdown()
+        numbers_in(table.caption_values["graph"]) == ["40", "0.0001"]
+        and table.caption_values["graph"] in table.to_markdown()
     )
     nowhere = {"mean": None, "low": None, "high": None, "samples": 0.0, "undefined": 64.0}
     lost = high(1, [attention(betweenness=nowhere)], "BC")
@@ -293,13 +293,20 @@ def test_the_column_of_wikitext_is_of_wikitext_where_every_run_was_measured_ther
         shown[0].value == shown[1].value == np.mean([run["metrics"]["perplexity"] for run in runs])
     )
     assert (shown[2].value, shown[2].items) == (99.0, 32)
-    assert "8,192" in newer.given["text"] and "wikitext-103-v1" in newer.given["text"]
+    assert (
+        "8,192" in newer.caption_values["text"]
+        and "wikitext-103-v1" in newer.caption_values["text"]
+    )
     # measured on none
     joined = tables.table(3, runs, first=[examples.pretrain("mini") | {"study": "paper"}])
     assert joined.cells[("small", "original"), "PPL_WikiText"].ours.value == shown[0].value
     for table in (older, mixed, joined):
-        assert table.given["text"] == older.given["text"] != newer.given["text"]
-    assert all(table.given["text"] in table.caption for table in (older, newer))
+        assert (
+            table.caption_values["text"]
+            == older.caption_values["text"]
+            != newer.caption_values["text"]
+        )
+    assert all(table.caption_values["text"] in table.caption for table in (older, newer))
 
 
 def test_p_values_are_corrected_over_the_whole_table_and_the_rows_of_both_studies(built):
