@@ -8,7 +8,7 @@ compared with.
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -69,18 +69,21 @@ def call_of(phase: str, network: nn.Module, inputs: dict[str, Tensor]) -> Callab
     return step
 
 
+class Setting(NamedTuple):
+    """What is timed: a phase of `PHASES`, and how many sequences of how many tokens."""
+
+    phase: str
+    sequences: int
+    length: int
+
+
 def timed(
-    phase: str,
-    model: str,
-    vocabulary: int,
-    ways: Sequence[str],
-    sequences: int,
-    length: int,
-    rounds: int,
+    setting: Setting, model: str, vocabulary: int, ways: Sequence[str], rounds: int
 ) -> Iterator[tuple[str, nn.Module, dict[str, Any]]]:
     """Time ways of computing attention in turns; yields each with its network and what Table 9 has
     of it.
     """
+    phase, sequences, length = setting
     inputs, training = batch(sequences, length, vocabulary, timing.place()), phase != "inference"
     networks = {
         way: build(model, vocabulary, way, dropout=PHASES[phase]).to(timing.place()) for way in ways
@@ -118,10 +121,9 @@ def measure(
     ways: dict[str, dict[str, Any]] = {way: {} for way in WAYS}
     for phase in PHASES:
         training = phase != "inference"
-        for way, network, numbers in timed(
-            phase, model, vocabulary, WAYS, sequences, length, rounds
-        ):
-            peaks = timing.in_processes(peak, phase, model, vocabulary, way, sequences, length)
+        setting = Setting(phase, sequences, length)
+        for way, network, numbers in timed(setting, model, vocabulary, WAYS, rounds):
+            peaks = timing.in_processes(peak, setting, model, vocabulary, way)
             gmacs = macs(model, vocabulary, way, length, training=training)
             numbers |= {"gmacs": gmacs, "peak_mib": peaks}
             if training:
@@ -166,8 +168,9 @@ def _counts(model: str, vocabulary: int, way: str, length: int) -> dict[str, int
         return dict(counter.by_module())
 
 
-def peak(phase: str, model: str, vocabulary: int, way: str, sequences: int, length: int) -> float:
+def peak(setting: Setting, model: str, vocabulary: int, way: str) -> float:
     """Measure the peak of one call here, in MiB above the model and its inputs."""
+    phase, sequences, length = setting
     network = build(model, vocabulary, way, dropout=PHASES[phase]).to(timing.place())
     # loads what is loaded once
     call_of(phase, network, batch(1, 16, vocabulary, timing.place()))()

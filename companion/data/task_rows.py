@@ -61,9 +61,9 @@ def load_task(
         raise DataError(
             f"{name}: the splits '{splits[0]}' and '{splits[1]}' share rows; slice them apart"
         )
-    train, of_train = _part(source, spec, "train", limits[0], least=2)
+    train, of_train = _part(source, spec, "train", limits[0])
     passages = train[spec.passage][:] if spec.passage else []
-    evaluation, of_evaluation = _part(source, spec, "evaluation", limits[1], seen=set(passages))
+    evaluation, of_evaluation = _part(source, spec, "evaluation", limits[1], set(passages))
     kept, aside = _set_aside(len(train), passages)
     return Task(
         spec, train.select(kept), train.select(aside), evaluation, [of_train, of_evaluation]
@@ -98,14 +98,14 @@ def _part(
     spec: TaskSpec,
     role: str,
     limit: int | None,
-    *,
-    least: int = 1,
     seen: Collection[str] = (),
 ) -> tuple[datasets.Dataset, Split]:
     """Return the rows of a role's split, or a draw of them in their own order, and what the split
     is and lacks.
     """
     split, usual = (getattr(each, f"{role}_split") for each in (spec, TASKS[spec.name]))
+    # of train one row is set aside
+    least = 2 if role == "train" else 1
     rows = _answered(spec, source.load(spec.dataset, spec.config, split), split)
     if min(len(rows), len(rows) if limit is None else limit) < least:
         count = counted(len(rows), "row") + (

@@ -20,6 +20,8 @@ from saobp.models.apply import raw_attentions
 
 # where accelerate keeps the forward that it puts an autocast around
 WRAPPED = "_original_forward"
+# sequences whose attention is looked at
+SHOWN = 16
 
 
 @contextlib.contextmanager
@@ -81,9 +83,7 @@ class HeldOut:
         collator: Callable,
         sequences: int,
         batch: int,
-        *,
         which: str = "even",
-        shown: int = 16,
     ):
         items = sample(blocks, sequences, which)
         batches = [collator(items[start : start + batch]) for start in range(0, len(items), batch)]
@@ -92,7 +92,7 @@ class HeldOut:
             none = f"{sequences} held-out sequences have no token to predict"
             raise ValueError(f"evaluation_sequences: {none}; take more")
         tokens = torch.stack(
-            [torch.as_tensor(item["input_ids"]) for item in sample(items, shown, which)]
+            [torch.as_tensor(item["input_ids"]) for item in sample(items, SHOWN, which)]
         )
         self.shown = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
         self.tokens = sum(int((batch["labels"] != -100).sum()) for batch in self.batches)

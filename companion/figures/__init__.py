@@ -2,6 +2,7 @@
 
 from companion.figures.drawing import FIGURES, FigureError, caption, data, read, stem
 from companion.figures.publishing import (
+    Beside,
     Form,
     listed,
     origin,
@@ -18,6 +19,7 @@ from companion.figures.style import COLUMN, PAGE
 __all__ = [
     "COLUMN",
     "FIGURES",
+    "Beside",
     "PAGE",
     "FigureError",
     "Form",

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -51,6 +52,23 @@ class Form(NamedTuple):
 
 # a page wide, in every format
 WHOLE = Form()
+
+
+class Beside(NamedTuple):
+    """What is published beside a study's own records.
+
+    `others`, of other studies, draw a figure for which the study has no run, and `hashes` are those
+    of their files; rows of `first` come first in every table; `claims` writes the table of results
+    and the claims too.
+    """
+
+    others: Sequence[Record] = ()
+    hashes: Mapping[str, str] = MappingProxyType({})
+    first: Sequence[Record] = ()
+    claims: bool = False
+
+
+ALONE = Beside()
 
 
 def write(
@@ -119,29 +137,24 @@ def publish(
     records: Sequence[Record],
     folder: str | Path,
     hashes: Mapping[str, str],
-    *,
+    beside: Beside = ALONE,
     formats: Sequence[str] = TRACKED_FORMATS,
-    with_claims: bool = False,
-    others: Sequence[Record] = (),
-    other_hashes: Mapping[str, str] | None = None,
-    first: Sequence[Record] = (),
 ) -> list[Path]:
     """Write every table and figure that the records can fill, and manifest.json; return the paths,
     it last.
 
-    `hashes` are those of the records' files (`records.hashes`); `with_claims` writes the table of
-    results and the claims too; `others`, of other studies, draw a figure for which `records` have no
-    run; rows of `first` come first in every table. Of a figure without its runs the manifest gives the reason; its dates are those of runs, so that
-    the same records give the same bytes.
+    `hashes` are those of the records' files (`records.hashes`). Of a figure without its runs the
+    manifest gives the reason; its dates are those of runs, so that the same records give the same
+    bytes.
     """
-    folder, every = Path(folder), [*first, *records]
+    folder, every = Path(folder), [*beside.first, *records]
     entries = {f"table{n}": provenance(tables.relevant(n, every)) for n in tables.TABLES}
     drawn = [
-        (number, origin(number, records, others), drawing.stem(number))
+        (number, origin(number, records, beside.others), drawing.stem(number))
         for number in drawing.FIGURES
     ]
     draws, missing, written = {}, {}, {}
-    if with_claims:
+    if beside.claims:
         written |= {"results": [table.write(folder)], "claims": fifteen.write(folder)}
         # as the glance reads it
         table.read.cache_clear()
@@ -165,14 +178,15 @@ def publish(
                 studies = {entries[name]["study"], *glance.studies()}
                 entries[name]["study"] = labels.joined(sorted(studies))
     for number in tables.TABLES:
-        written[f"table{number}"] = tables.write(number, records, folder, first=first)
+        whole = tables.table(number, records, first=beside.first)
+        written[f"table{number}"] = tables.write(whole, folder)
     for name, saved in _both_widths(draws, folder, formats).items():
         written[name], entries[name]["heads"] = saved
     for name, files in written.items():
         entries[name]["files"] = {path.name: paths.digest(path) for path in files}
     named = defaultdict(dict)
-    for record in others:
-        named[record["study"]][record["name"]] = (other_hashes or {}).get(record["name"])
+    for record in beside.others:
+        named[record["study"]][record["name"]] = beside.hashes.get(record["name"])
     manifest = {
         "licence": "MIT (LICENSE); the paper's printed numbers: CC BY 4.0 (data/README.md)",
         "hashes": "SHA-256 of the file's bytes, as sha256sum prints it; null for a record of no file",

@@ -136,11 +136,13 @@ def draw(folder: Path) -> list[Path]:
         shown(shown_study()),
         folder,
         hashes,
-        with_claims=True,
-        first=first,
-        others=_others(),
-        other_hashes=dict(
-            item for study in OTHERS for item in records.hashes(paths.results(study)).items()
+        figures.Beside(
+            claims=True,
+            first=first,
+            others=_others(),
+            hashes=dict(
+                item for study in OTHERS for item in records.hashes(paths.results(study)).items()
+            ),
         ),
     )
 
@@ -291,8 +293,8 @@ def drawn(
     if not any(cell.ran for cell in built.of_models.values()):
         raise ValueError(f"Table {number}: study {name} has no run of it; choose another --study")
     first = [] if study_name else full_width(name)
-    rows = {"first": first, "study": study}
-    made = tables.write(number, runs, wanted.folder, wanted.formats, **rows)
+    whole = tables.table(number, runs, first=first, study=study)
+    made = tables.write(whole, wanted.folder, wanted.formats)
     return made, sorted({*_studies(first), *([study] if study else _studies(runs))})
 
 

@@ -24,10 +24,8 @@ def metric(*names: str) -> Read:
     return lambda run: reduce(lambda part, name: (part or {}).get(name), names, run["metrics"])
 
 
-def by_side(
-    runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, by: str = "algorithm"
-) -> pd.DataFrame:
-    """Return a number of the runs of some algorithms (or `by`), a row a seed and task, a column a
+def by_side(runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES) -> pd.DataFrame:
+    """Return a number of the runs of some algorithms, a row a seed and task, a column a
     side.
 
     Raises ValueError where a side has two runs of one seed and task.
@@ -35,12 +33,12 @@ def by_side(
     rows = []
     for run in runs:
         parameters = run["parameters"]
-        if parameters.get(by) not in sides:
+        if parameters.get("algorithm") not in sides:
             continue
         value = read(run)
         if value is not None:
             task = str(parameters.get("task"))
-            rows.append((parameters["seed"], task, parameters[by], float(value)))
+            rows.append((parameters["seed"], task, parameters["algorithm"], float(value)))
     keys = ["seed", "task", "side"]
     table = pd.DataFrame(rows, columns=[*keys, "value"])
     if table.duplicated(keys).any():
@@ -55,28 +53,26 @@ def seed_gaps(
     sides: Sequence[str] = SIDES,
     *,
     log: bool = False,
-    by: str = "algorithm",
-    tasks: int = 0,
 ) -> dict[Any, float]:
-    """Return the first algorithm's (or `by`) number minus the second's, per seed: a mean over the
-    tasks of both.
+    """Return the first algorithm's number minus the second's, per seed: a mean over the tasks of
+    both.
 
-    A seed counts that has all tasks that any seed has in both, or as many as are given.
+    A seed counts that has all tasks that any seed has in both.
     """
-    wide = by_side(runs, read, sides, by)
+    wide = by_side(runs, read, sides)
     wide = np.log(wide) if log else wide
     gaps = (wide[sides[0]] - wide[sides[1]]).dropna()
-    seeds, wanted = gaps.groupby("seed"), tasks or gaps.index.unique("task").size
-    return seeds.mean()[seeds.size() == wanted].to_dict()
+    seeds = gaps.groupby("seed")
+    return seeds.mean()[seeds.size() == gaps.index.unique("task").size].to_dict()
 
 
 def seed_gap(
-    runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, **options: Any
+    runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, *, log: bool = False
 ) -> Estimate | None:
     """Return the mean of `seed_gaps` over seeds with Student's interval; None without a seed of
     both.
     """
-    gaps = seed_gaps(runs, read, sides, **options)
+    gaps = seed_gaps(runs, read, sides, log=log)
     return mean_interval([*gaps.values()]) if gaps else None
 
 

@@ -87,20 +87,11 @@ def coverage(built: Iterable[Table]) -> pd.DataFrame:
     return groups.agg({"ours": "any", "reason": "last"}).reset_index()
 
 
-def write(
-    number: int,
-    records: Sequence[Record],
-    folder: str | Path,
-    formats: Sequence[str] = tuple(FORMATS),
-    *,
-    first: Sequence[Record] = (),
-    study: str = "",
-) -> list[Path]:
+def write(table: Table, folder: str | Path, formats: Sequence[str] = tuple(FORMATS)) -> list[Path]:
     """Write table<number>.csv, .md and .tex."""
     refuse_unknown(formats, FORMATS)
-    whole = table(number, records, first=first, study=study)
-    texts = {name: FORMATS[name](whole) for name in formats}
+    texts = {name: FORMATS[name](table) for name in formats}
     return [
-        paths.write_text(Path(folder) / f"table{number}.{name}", text)
+        paths.write_text(Path(folder) / f"table{table.number}.{name}", text)
         for name, text in texts.items()
     ]

@@ -49,8 +49,8 @@ def test_every_way_of_a_model_computes_what_its_name_says():
 
 def test_a_cost_run_has_every_number_of_table_9(monkeypatch):
     # what a process sees is below
-    def here(count, peak, phase, model, vocabulary, way, *size):
-        return [peak(phase, model, vocabulary, way, *size) if way == "elemmul" else 1.0] * count
+    def here(count, peak, setting, model, vocabulary, way):
+        return [peak(setting, model, vocabulary, way) if way == "elemmul" else 1.0] * count
 
     monkeypatch.setattr(timing, "fresh", here)
     # counted above
@@ -174,7 +174,9 @@ def test_the_peak_sees_memory_that_fills_what_was_freed_before(peak, monkeypatch
 
 def peaks_here():
     attention = [length.peak(way, (1, 4, 1024, 64)) for way in ("high", "materialised")]
-    return *attention, whole_model.peak("train", "mini-quarter", 30522, "high", 4, 128)
+    return *attention, whole_model.peak(
+        whole_model.Setting("train", 4, 128), "mini-quarter", 30522, "high"
+    )
 
 
 def test_fused_attention_needs_a_fraction_of_the_matrix_and_a_step_peaks_above_what_it_keeps_for_backward():

@@ -285,9 +285,9 @@ def test_the_manifest_traces_every_file_to_its_records_and_their_files_hashes(sm
     for run in small[:-1]:
         paths.write_text(tmp_path / f"{run['name']}.json", json.dumps(run, indent=3))
     other, folder = examples.inserted() | {"study": "retrofit"}, tmp_path / "figures"
-    given = {"others": [other], "other_hashes": {other["name"]: "f00d"}}
+    beside = figures.Beside(others=[other], hashes={other["name"]: "f00d"})
     written = figures.publish(
-        small, folder, records_of.hashes(tmp_path), formats=("svg", "csv"), **given
+        small, folder, records_of.hashes(tmp_path), beside, formats=("svg", "csv")
     )
     made = manifest(folder)
     entry, named = (

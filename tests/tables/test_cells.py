@@ -106,7 +106,7 @@ MEASURE = r"""\let\fit\resizebox
 def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(tmp_path):
     records = examples.study(("mini", "small-quarter"), ("original", "high", "low"), (42, 43))
     for number in tables.TABLES:
-        tables.write(number, records, tmp_path, formats=("tex",))
+        tables.write(tables.table(number, records), tmp_path, ("tex",))
     claims.write(tmp_path, ["tex"])
     names = [*(f"table{number}" for number in tables.TABLES), "claims"]
     inputs = MEASURE + "\n".join(rf"\input{{{name}}}" for name in names)

@@ -160,7 +160,7 @@ def test_rows_at_the_papers_size_come_first_in_every_table(records, tmp_path):
             # as NaN is not NaN
             assert repr(table.cells[("mini", "high"), "SQuAD"].ours) == repr(own)
             assert table.cells[("mini", "low"), "SQuAD"].published == "3.99", "the row is whole"
-    (file,) = tables.write(5, alike, tmp_path, ["md"], first=paper)
+    (file,) = tables.write(tables.table(5, alike, first=paper), tmp_path, ["md"])
     assert file.read_text().index("BERT-Mini ") < file.read_text().index("BERT-Mini (4 × 128), ")
 
 

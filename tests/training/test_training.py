@@ -120,14 +120,14 @@ def test_losses_and_what_is_shown_of_attention_are_spread_over_a_text_that_may_b
         2,
     ]
     text, masking = RandomText(), SeededMasking(TOKENIZER, 0.15, 0)
-    for which, places in (("even", [0, 10, 20, 30, 40]), ("first", [0, 1, 2, 3, 4])):
-        shown = HeldOut(text, masking, 50, 10, which=which, shown=5).shown["input_ids"]
+    for which, places in (("even", [n * 50 // 16 for n in range(16)]), ("first", range(16))):
+        shown = HeldOut(text, masking, 50, 10, which=which).shown["input_ids"]
         assert torch.equal(shown, torch.stack([text[place]["input_ids"] for place in places]))
 
 
 def test_the_held_out_set_says_what_a_hand_made_pass_says_with_an_interval_over_whole_sequences():
     model, masking = network(dropout=0.1, seed=0), SeededMasking(TOKENIZER, 0.15, 0)
-    measure = HeldOut(RandomText(), masking, 10, 4, which="first", shown=3)
+    measure = HeldOut(RandomText(), masking, 10, 4, which="first")
     model.train()
     state = torch.get_rng_state()
     measured, found = measure(model), measure.perplexity_by_sequence(model)

@@ -24,9 +24,9 @@ WAYS = ("original", "original_eager", "high")
 # sequences, and tokens of each
 SHAPES = ((1, 128), (8, 128), (32, 128), (1, 512))
 SETTINGS = [
-    ("train", 32, 128),
-    ("train_no_dropout", 32, 128),
-    *(("inference", *size) for size in SHAPES),
+    whole_model.Setting("train", 32, 128),
+    whole_model.Setting("train_no_dropout", 32, 128),
+    *(whole_model.Setting("inference", *size) for size in SHAPES),
 ]
 
 
@@ -39,7 +39,7 @@ def passes() -> str:
 
 
 def record(
-    setting: tuple[str, int, int], threads: int, rounds: int, path: Path, folder: Path
+    setting: whole_model.Setting, threads: int, rounds: int, path: Path, folder: Path
 ) -> None:
     """Time one setting (phase, sequences, length) with so many threads and write its record."""
     torch.set_num_threads(threads)
@@ -54,7 +54,7 @@ def record(
     }
     run = Run("alternations", study_name="cost", parameters=parameters)
     before = timing.circumstances()
-    measurements = whole_model.timed(phase, MODEL, VOCABULARY, WAYS, sequences, length, rounds)
+    measurements = whole_model.timed(setting, MODEL, VOCABULARY, WAYS, rounds)
     ways = {way: {phase: numbers} for way, _, numbers in measurements}
     metrics = before | {"repeats": rounds, "ways": ways}
     apart = departures.cost(MODEL, sequences, length, rounds, VOCABULARY, phase)
