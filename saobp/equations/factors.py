@@ -56,8 +56,8 @@ def register_factor(
     function does wrong, or a name that is saobp's own.
     """
     if not isinstance(name, str) or not name.isidentifier() or name in FACTORS:
-        given = repr(name) if isinstance(name, str) else type(name).__name__
-        raise ValueError(f"name must be a new word, none of {', '.join(FACTORS)}; got {given}")
+        offered = repr(name) if isinstance(name, str) else type(name).__name__
+        raise ValueError(f"name must be a new word, none of {', '.join(FACTORS)}; got {offered}")
     for switch, value in (("causal", causal), ("sums_to_one", sums_to_one)):
         if not isinstance(value, bool):
             raise ValueError(f"{switch} must be True or False; got {value!r}")
@@ -130,9 +130,9 @@ def _refined(function: Own, scores: Tensor, visible: Tensor) -> Tensor:
         refined = function(prior, torch.tensor(0.5, dtype=prior.dtype), visible)
     # whatever a function of the caller's may raise, or no function at all
     except Exception as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0]
+        flaw = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"function must take (prior, strength, visible); calling it failed ({said})"
+            f"function must take (prior, strength, visible); calling it failed ({flaw})"
         ) from error
     if not isinstance(refined, Tensor):
         raise ValueError(

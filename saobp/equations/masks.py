@@ -71,9 +71,9 @@ def refuse_mask(module: nn.Module, mask: Any, query: Tensor, key: Tensor) -> Non
     name, (batch, heads, queries), keys = type(module).__name__, query.shape[:3], key.shape[2]
     shape = tuple(mask.shape) if isinstance(mask, Tensor) else None
     if shape is None or len(shape) != 4:
-        said = type(mask).__name__ if shape is None else f"a mask of shape {shape}"
+        kind = type(mask).__name__ if shape is None else f"a mask of shape {shape}"
         raise ValueError(
-            f"attention_mask: {name} was handed {said}; saobp needs (batch, head or 1, query, key)"
+            f"attention_mask: {name} was handed {kind}; saobp needs (batch, head or 1, query, key)"
         )
     if mask.dtype != torch.bool and not mask.is_floating_point():
         raise ValueError(

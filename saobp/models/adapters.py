@@ -123,8 +123,10 @@ def warn_of_adapter(model: Any) -> None:
     refinements = refinements_in(model)
     back = bool(refinements) and comes_back(model, refinements)
     lost = [] if back or not refinements else ["the refinement"]
-    learned = [one for one in refinements if one.options.learn and not is_kept(model)]
-    if learned and (not back or any(one.offset.requires_grad for one in learned)):
+    learned = [
+        refinement for refinement in refinements if refinement.options.learn and not is_kept(model)
+    ]
+    if learned and (not back or any(refinement.offset.requires_grad for refinement in learned)):
         lost.append("the learned strengths")
         remedy = "give saobp.apply the base before the adapter is made, which then keeps them"
         if not keeps_modules(model):
@@ -149,7 +151,10 @@ def refinements_in(model: Any) -> list[Refinement]:
 
 def learns(model: Any) -> bool:
     """Tell whether strengths of a model are being trained."""
-    return any(one.options.learn and one.offset.requires_grad for one in refinements_in(model))
+    return any(
+        refinement.options.learn and refinement.offset.requires_grad
+        for refinement in refinements_in(model)
+    )
 
 
 def is_kept(model: Any) -> bool:
@@ -192,4 +197,4 @@ def comes_back(model: Any, refinements: list[Refinement]) -> bool:
     # built from a config, or from files that are gone
     except (OSError, ValueError):
         return False
-    return all(fields.get(FIELD) == one.options.as_field() for one in refinements)
+    return all(fields.get(FIELD) == refinement.options.as_field() for refinement in refinements)

@@ -106,7 +106,7 @@ class RefinedLayer(DynamicLayer):
 
     `read` counts the rows so far; of a layer that shares another's keys, `keys` stays None. `seen` are
     the keys as the last call left them, and torch's count of changes to them. `sums` holds for each round of messages the column sums (batch, head, 1, key) in nats of the rows
-    before `said`; `real` which of those rows are tokens; `marks` the sums as they were at earlier
+    before `summed`; `real` which of those rows are tokens; `marks` the sums as they were at earlier
     positions; `rows` the rows from the oldest mark to the end. `looked` holds the first row that
     looked at each key, or None if no row looked at a later one.
     """
@@ -152,7 +152,7 @@ class RefinedLayer(DynamicLayer):
 
     def forget(self) -> None:
         """Start over, before the first token."""
-        self.read, self.said, self.sums = 0, 0, []
+        self.read, self.summed, self.sums = 0, 0, []
         self.real: Tensor | None = None
         self.first: Tensor | None = None
         self.looked: Tensor | None = None
@@ -233,14 +233,14 @@ class RefinedLayer(DynamicLayer):
                 f"crop: what the last {self.read - end} tokens said cannot be taken back; "
                 f"crop fewer, or to {self.first_end} tokens, or start a new cache"
             )
-        self.said = max(usable)
-        self.sums = [sums[..., : self.said] for sums in self.marks[self.said]]
+        self.summed = max(usable)
+        self.sums = [sums[..., : self.summed] for sums in self.marks[self.summed]]
         for name in OF_KEYS:
             if getattr(self, name) is not None:
-                kept = getattr(self, name)[..., : self.said]
-                setattr(self, name, kept if self.said else None)
+                kept = getattr(self, name)[..., : self.summed]
+                setattr(self, name, kept if self.summed else None)
         self.marks = {
-            position: marked for position, marked in self.marks.items() if position <= self.said
+            position: marked for position, marked in self.marks.items() if position <= self.summed
         }
         self.rows = self.rows.up_to(end)
         self.read = end
@@ -275,7 +275,7 @@ class RefinedLayer(DynamicLayer):
             raise ValueError(
                 "past_key_values: a layer is called several times a pass, and has one set of sums; use_cache=False"
             )
-        missing = self.read - self.said
+        missing = self.read - self.summed
         return self.rows.part(slice(-missing, None)).followed_by(rows) if missing else rows
 
     def take_in(self, rows: Rows) -> bool | Tensor:
@@ -290,18 +290,18 @@ class RefinedLayer(DynamicLayer):
         ordinary = bool(up_to_themselves(visible, real).all())
         looked = None
         if not ordinary or self.looked is not None:
-            looked = first_looks(visible, self.looked, self.said)
+            looked = first_looks(visible, self.looked, self.summed)
             if self.read:
-                new = visible[..., self.read - self.said :, :]
+                new = visible[..., self.read - self.summed :, :]
                 check_carried(new, real[..., : self.read], looked[..., : self.read])
         self.real, self.looked = real, looked
         if self.options.spare is not None:
             # a row that sees no key before its own
-            first = sent & ~rows.shown.tril(self.said - 1).any(-1)
+            first = sent & ~rows.shown.tril(self.summed - 1).any(-1)
             self.first = first if self.first is None else torch.cat([self.first, first], -1)
         if ordinary:
             return True
-        sending = senders(rows.shown) if self.said == 0 else visible[..., self.said :]
+        sending = senders(rows.shown) if self.summed == 0 else visible[..., self.summed :]
         return torch.ones_like(visible) if sending is False else sending
 
     def spared(self) -> Tensor | None:
@@ -310,7 +310,7 @@ class RefinedLayer(DynamicLayer):
 
     def note(self, end: int, sums: list[Tensor]) -> None:
         """Take in the column sums of the rows before `end`, and mark them now and then."""
-        self.said, self.sums = end, sums
+        self.summed, self.sums = end, sums
         if end - max(self.marks) >= TILE:
             self.marks[end] = sums
         recent = sorted(self.marks.keys() - {self.first_end})
@@ -326,7 +326,7 @@ class RefinedLayer(DynamicLayer):
         self.read += rows.query.shape[-2]
         if self.rows is not None:
             rows = self.rows.followed_by(rows)
-        if self.first_end == 0 and self.said == self.read:
+        if self.first_end == 0 and self.summed == self.read:
             self.first_end = self.read
             self.marks[self.read] = self.sums
         kept = self.read - min(self.marks.keys() - {self.first_end}, default=self.first_end)
@@ -365,9 +365,9 @@ def first_looks(visible: Tensor, before: Tensor | None, start: int) -> Tensor:
     place = torch.arange(keys, device=visible.device)
     if before is None:
         before = place[:start].expand(*visible.shape[:-2], start)
-    own = start + torch.where(visible.any(-2), visible.int().argmax(-2), place - start)
-    heads = max(before.shape[1], own.shape[1])
-    parts = [part.expand(-1, heads, -1) for part in (before, own[..., start:])]
+    looks = start + torch.where(visible.any(-2), visible.int().argmax(-2), place - start)
+    heads = max(before.shape[1], looks.shape[1])
+    parts = [part.expand(-1, heads, -1) for part in (before, looks[..., start:])]
     return torch.cat(parts, -1)
 
 

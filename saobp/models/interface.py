@@ -134,10 +134,10 @@ def attend_as_before(
     before = plain_implementation(module)
     options = {"dropout": call.dropout, "scaling": call.scaling, "is_causal": is_causal} | kwargs
     if before != "sdpa":
-        own = ALL_ATTENTION_FUNCTIONS.get(before, eager_function(type(module)))
-        output, weights = own(module, query, key, value, call.mask, **options)
+        plain = ALL_ATTENTION_FUNCTIONS.get(before, eager_function(type(module)))
+        output, weights = plain(module, query, key, value, call.mask, **options)
         if refinement is not None and refinement.watched() and weights is not None:
-            undropped = own(module, query, key, value, call.mask, **options | {"dropout": 0.0})
+            undropped = plain(module, query, key, value, call.mask, **options | {"dropout": 0.0})
             raw = undropped[1].to(torch.promote_types(weights.dtype, torch.float32))
             refinement.show(raw, raw)
         return output, weights
@@ -200,8 +200,8 @@ def check_masks(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
     if values_hidden():
         return
     called = dict(zip(parameters(type(module)), args)) | kwargs
-    given = called.get("attention_mask")
-    for mask in given.values() if isinstance(given, dict) else [given]:
+    masks = called.get("attention_mask")
+    for mask in masks.values() if isinstance(masks, dict) else [masks]:
         pairs = isinstance(mask, Tensor) and mask.ndim == 4
         if pairs and (mask.dtype == torch.bool or mask.is_floating_point()):
             remembered(mask, "pairs", lambda mask=mask: check_pairs(mask))
@@ -264,13 +264,15 @@ def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> No
     refinement, layer = getattr(module, NAME), None
     if refinement.options.factor != "none":
         refuse_other_implementation(module)
-    cache = next((given for given in (*args, *kwargs.values()) if isinstance(given, Cache)), None)
+    cache = next(
+        (argument for argument in (*args, *kwargs.values()) if isinstance(argument, Cache)), None
+    )
     names = refinement.arguments
     called = dict(zip(names, args)) | kwargs
-    own = called.get(names[0]) if names else None
+    hidden_states = called.get(names[0]) if names else None
     others = [called.get(name) for name in SOURCES if name in names[1:]]
     # some models have one class for attention of both kinds, and no name says which this call is
-    if any(other is not None and other is not own for other in others):
+    if any(source is not None and source is not hidden_states for source in others):
         layer = CROSS
     elif cache is not None and refinement.options.factor != "none":
         index = getattr(module, "layer_idx", None)

@@ -147,7 +147,7 @@ def _model(place: Path | str, options: dict[str, str]) -> nn.Module:
     model, loaded = build.from_pretrained(
         place, **strict, **options, **safe, trust_remote_code=False
     )
-    absent = {*loaded["missing_keys"], *(found[0] for found in loaded["mismatched_keys"])}
+    absent = {*loaded["missing_keys"], *(mismatch[0] for mismatch in loaded["mismatched_keys"])}
     # transformers fills them with random numbers
     if absent := sorted(key for key in absent if "pooler" not in key):
         more = f" and {len(absent) - 1} more" if absent[1:] else ""

@@ -173,7 +173,7 @@ def home(module: nn.Module) -> tuple[torch.device, torch.dtype]:
     A quantised module may have no floating parameter, and an offloaded one none that holds numbers.
     """
     parameters = list(module.parameters())
-    parameters.sort(key=lambda one: (one.is_meta, one.dtype not in ROW_TOLERANCE))
+    parameters.sort(key=lambda parameter: (parameter.is_meta, parameter.dtype not in ROW_TOLERANCE))
     if not parameters:
         return torch.get_default_device(), torch.float32
     device, dtype = parameters[0].device, parameters[0].dtype

@@ -72,10 +72,10 @@ def locate(name: str = "minilm") -> Path:
     for place, folder in _places(model):
         if folder is not None and (folder / WEIGHTS).is_file():
             file = folder / WEIGHTS
-            found = _sha256(file, file.stat().st_size, file.stat().st_mtime_ns)
-            if found != model.sha256:
+            digest = _sha256(file, file.stat().st_size, file.stat().st_mtime_ns)
+            if digest != model.sha256:
                 raise PublicModelError(
-                    f"{file}: SHA-256 {found[:12]}… where {model.repository} has {model.sha256[:12]}…; "
+                    f"{file}: SHA-256 {digest[:12]}… where {model.repository} has {model.sha256[:12]}…; "
                     "copy the file again"
                 )
             return folder

@@ -181,7 +181,7 @@ def refine_tile(
     sending: bool | Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Refine the rows that follow those whose messages the layer has, and add theirs (App. C)."""
-    options, start = refinement.options, layer.said
+    options, start = refinement.options, layer.summed
     sums, after = iter(layer.sums or [None] * options.steps), []
 
     def hear(messages: Tensor) -> Tensor:

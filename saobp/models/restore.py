@@ -117,8 +117,8 @@ def building(build: Callable) -> Callable:
         built = build(*args, **kwargs)
         # with `output_loading_info` there is more than the model
         model = built[0] if isinstance(built, tuple) else built
-        asked = getattr(model.config, "_attn_implementation", None) == FIELD
-        if asked and getattr(model.config, FIELD, None) is None:
+        refined = getattr(model.config, "_attn_implementation", None) == FIELD
+        if refined and getattr(model.config, FIELD, None) is None:
             from saobp.models.supported import refuse
 
             refuse(model)

@@ -146,14 +146,14 @@ def carried(layer: Any) -> dict[str, Any]:
     copied.
     """
     left_out = KEYS if grows(layer) else ()
-    held = {name: value for name, value in vars(layer).items() if name not in left_out}
-    for name, value in held.items():
+    state = {name: value for name, value in vars(layer).items() if name not in left_out}
+    for name, value in state.items():
         if isinstance(value, (dict, list)):
-            held[name] = value.copy()
+            state[name] = value.copy()
     if isinstance(layer, LinearAttentionCacheLayerMixin):
-        for name, value in held.items():
-            held[name] = copied(value)
-    return held
+        for name, value in state.items():
+            state[name] = copied(value)
+    return state
 
 
 def copied(value: Any) -> Any:
@@ -167,10 +167,10 @@ def restore(cache: Cache, state: list[list[tuple[Any, int, dict[str, Any]]]]) ->
     """Put back what was noted of a cache."""
     for part, layers in zip(parts_of(cache), state):
         part.layers[:] = [layer for layer, _, _ in layers]
-        for layer, before, held in layers:
+        for layer, before, values in layers:
             if length(layer) != before:
                 cut(layer, before)
-            vars(layer).update(held)
+            vars(layer).update(values)
 
 
 def cut(layer: DynamicLayer, size: int) -> None:

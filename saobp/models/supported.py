@@ -166,28 +166,28 @@ def left_plain(model: nn.Module) -> dict[str, str]:
     reached = {
         part for module in self_attention_modules(model) for part in module.modules()
     } | in_decoders(model)
-    found: dict[str, str] = {}
+    plain: dict[str, str] = {}
     for path, module in model.named_modules():
         name, parts = type(module).__name__, set(module.modules())
-        own = any(PROJECTION.fullmatch(child) for child in module._modules)
+        projected = any(PROJECTION.fullmatch(child) for child in module._modules)
         inside = parts & reached or any(uses_interface(type(part)) for part in parts)
         if (
             ATTENTION_NAME.search(name)
-            and own
+            and projected
             and not inside
             and not is_cross_attention(path, module)
         ):
-            found.setdefault(name, path)
-    return found
+            plain.setdefault(name, path)
+    return plain
 
 
 def warn(model: nn.Module) -> None:
     """Warn whoever called `saobp.apply` of self-attention that stays plain."""
-    name, found = type(model).__name__, left_plain(model)
-    if found:
-        said = ", ".join(f"{kind} ({path})" for kind, path in found.items())
+    name, plain = type(model).__name__, left_plain(model)
+    if plain:
+        kinds = ", ".join(f"{kind} ({path})" for kind, path in plain.items())
         why = "does not go through transformers' attention interface and stays plain"
-        warnings.warn(f"model: {name} is refined in parts; {said} {why}", stacklevel=3)
+        warnings.warn(f"model: {name} is refined in parts; {kinds} {why}", stacklevel=3)
 
 
 def refuse(model: nn.Module) -> None:
@@ -277,7 +277,7 @@ def without_cache(model: nn.Module) -> dict[str, bool]:
 
 
 def maps_of_one_stack(
-    model: nn.Module, run: Callable[[], Iterable[Any]], samples: int, given: str
+    model: nn.Module, run: Callable[[], Iterable[Any]], samples: int, argument: str
 ) -> list[Any]:
     """Run a model and return the (raw, refined) maps of its layers, all (samples, head, L, L) of
     one size.
@@ -292,7 +292,7 @@ def maps_of_one_stack(
         raise
     # whatever a model says of ids, lengths or inputs that are not its own
     except Exception as error:
-        raise ValueError(f"{given}: {name} cannot run on one ({first_line(error)})") from error
+        raise ValueError(f"{argument}: {name} cannot run on one ({first_line(error)})") from error
     shapes = {pair and tuple(pair[0].shape) for pair in pairs}
     shape = shapes.pop() if len(shapes) == 1 else None
     if shape is None or len(shape) != 4 or shape[0] != samples or shape[2] != shape[3]:
