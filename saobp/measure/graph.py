@@ -2,12 +2,11 @@
 
 The paper names the threshold and 40 nodes and leaves open which nodes, which symmetrisation, which
 weights.
-Here: the first real tokens or a seeded sample of them; an edge where the weight exceeds the
-    threshold, no loops; undirected weights are the mean of both directions unless told otherwise. A
-    node with fewer than two neighbours has no clustering coefficient: NaN, left out of means and
-    counted by the caller.
-Source: Lee et al. 2025, Sec. 7; Freeman 1977 (betweenness); Barrat et al. 2004, Onnela et al. 2005,
-Fagiolo 2007 and Clemente and Grassi 2018 (clustering).
+Here: the first real tokens; an edge where the mean of both directions exceeds the threshold, no
+    loops. A node with fewer than two neighbours has no clustering coefficient: NaN, left out of
+    means and counted by the caller.
+Source: Lee et al. 2025, Sec. 7; Freeman 1977 (betweenness); Barrat et al. 2004 and Onnela et al.
+2005 (clustering).
 """
 
 from __future__ import annotations
@@ -29,12 +28,6 @@ except ModuleNotFoundError:
         "saobp.measure.graph needs igraph: pip install 'saobp[measure]'", name="igraph"
     ) from None
 
-JOINED = {
-    "mean": lambda weights, transposed: (weights + transposed) / 2,
-    "max": torch.maximum,
-    "min": torch.minimum,
-}
-SYMMETRIES = (*JOINED,)
 CLUSTERINGS = ("binary", "onnela", "barrat")
 
 
@@ -44,27 +37,19 @@ def token_graph(
     threshold: float = 1e-4,
     *,
     mask: Bool[Tensor, " L"] | None = None,
-    directed: bool = False,
-    symmetry: str = "mean",
-    seed: int | None = None,
 ) -> Float[Tensor, "*batch n n"]:
-    """Project attention to weighted adjacency matrices of token graphs; the mask is that of one
-    sample.
+    """Project attention to weighted adjacency matrices of undirected token graphs; the mask is that
+    of one sample.
 
-    Takes the first `nodes` real tokens, or with a seed a random sample of them in their order; all
-    if there are fewer. Entry (i, j) is the weight of the edge from query i to key j, 0 where there
-    is none. `symmetry` joins both directions of an undirected graph: "mean", "max", or "min" (an
-    edge needs both).
+    Takes the first `nodes` real tokens, all if there are fewer. An entry is the mean of the
+    attention in both directions, 0 where there is no edge.
     Raises ValueError that names the argument.
     """
     check_shape(attention)
-    if symmetry not in SYMMETRIES:
-        raise ValueError(f"symmetry must be one of {', '.join(SYMMETRIES)}, got {quoted(symmetry)}")
     check_threshold(threshold)
-    chosen = _choose(attention.shape[-1], nodes, mask, seed).to(attention.device)
+    chosen = _choose(attention.shape[-1], nodes, mask).to(attention.device)
     weights = attention[..., chosen[:, None], chosen].double()
-    if not directed:
-        weights = JOINED[symmetry](weights, weights.mT)
+    weights = (weights + weights.mT) / 2
     loops = torch.eye(len(chosen), dtype=torch.bool, device=weights.device)
     return weights.masked_fill((weights <= threshold) | loops, 0.0)
 
@@ -77,8 +62,7 @@ def clustering(
     "binary" counts triangles; "onnela" takes the geometric mean of a triangle's weights over the
     graph's largest (this is networkx's weighted clustering); "barrat" weighs a triangle by its two
     edges at the node (the paper's citation). From 0 to 1; NaN where a node has fewer than two
-    neighbours. A symmetric matrix is an undirected graph; of another the directed generalisations
-    are taken (Fagiolo, Clemente and Grassi).
+    neighbours. `weights` are symmetric.
     """
     _check_weights(weights)
     if kind not in CLUSTERINGS:
@@ -100,30 +84,22 @@ def clustering(
     return triangles / pairs.masked_fill((edges + edges.mT > 0).sum(-1) < 2, math.nan)
 
 
-def betweenness(
-    weights: Float[Tensor, "*batch n n"], *, directed: bool = False, weighted: bool = False
-) -> Float[Tensor, "*batch n"]:
+def betweenness(weights: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n"]:
     """Number of shortest paths through a node, ties shared, not normalised (Freeman 1977).
 
-    From 0 (everybody is a neighbour) to (n-1)(n-2)/2 at the centre of a star, twice that if
-    directed. With `weighted` the length of an edge is 1 / weight; without, 1.
-    Raises ValueError if an undirected graph's matrix is not symmetric.
+    From 0 (everybody is a neighbour) to (n-1)(n-2)/2 at the centre of a star; every edge is as long
+    as another.
+    Raises ValueError if the matrix is not symmetric.
     """
     _check_weights(weights)
-    if not directed and not torch.equal(torch.nan_to_num(weights), torch.nan_to_num(weights.mT)):
-        raise ValueError("weights must be symmetric for an undirected graph; pass directed=True")
+    if not torch.equal(torch.nan_to_num(weights), torch.nan_to_num(weights.mT)):
+        raise ValueError("weights must be symmetric, as token_graph returns them")
     size, centralities = weights.shape[-1], []
     for matrix in weights.detach().cpu().reshape(math.prod(weights.shape[:-2]), size, size):
-        edges = (matrix if directed else matrix.triu()).nonzero()
-        graph = igraph.Graph(n=size, edges=edges.tolist(), directed=directed)
-        lengths = (1 / matrix[edges[:, 0], edges[:, 1]]).tolist() if weighted else None
+        graph = igraph.Graph(n=size, edges=matrix.triu().nonzero().tolist())
         # all of it, by one weight
         undefined = matrix.isnan().any()
-        centralities.append(
-            [math.nan] * size
-            if undefined
-            else graph.betweenness(directed=directed, weights=lengths)
-        )
+        centralities.append([math.nan] * size if undefined else graph.betweenness())
     return torch.tensor(centralities, dtype=torch.float64).reshape(weights.shape[:-1])
 
 
@@ -171,17 +147,10 @@ def _check_weights(weights: Tensor) -> None:
         )
 
 
-def _choose(tokens: int, nodes: int, mask: Tensor | None, seed: int | None) -> Tensor:
+def _choose(tokens: int, nodes: int, mask: Tensor | None) -> Tensor:
     """Indices of the tokens that become nodes, in their order."""
     check_whole("nodes", nodes, 1)
-    if seed is not None:
-        check_whole("seed", seed, 0)
-        if seed >= 2**63:
-            raise ValueError(f"seed must fit 64 bits; got {seed}")
-    if mask is not None:
-        check_tokens(mask, tokens)
-    real = torch.arange(tokens) if mask is None else mask.nonzero().squeeze(-1)
-    if seed is None:
-        return real[:nodes]
-    order = torch.randperm(len(real), generator=torch.Generator().manual_seed(int(seed)))
-    return real[order[:nodes].sort().values.to(real.device)]
+    if mask is None:
+        return torch.arange(tokens)[:nodes]
+    check_tokens(mask, tokens)
+    return mask.nonzero().squeeze(-1)[:nodes]
