@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from functools import reduce
 
 import example_records as examples
 import numpy as np
@@ -361,147 +362,61 @@ def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back_or_are_nam
 
 
 CHECK = {"step": 1, "entropy": [1.0], "gtd": [0.1], "cross_layer_gtd": 0.1, "score": -7.0}
+RACE, PRETRAIN = "laptop/05-finetune-mini-high-42-race-0", "laptop/04-pretrain-mini-high-42"
+ATTENTION, COST = "laptop/06-attention-mini-high-42-race", "laptop/08-cost-mini"
+HOPS, RETROFIT = "hops/12-hops-64-23", "retrofit/13-retrofit-untrained-minilm"
+TASK = "tasks.race"
+BELOW = "tasks.race: .* has a score below 0 percent, "
+# record, place of the metric, what it becomes (GONE: nothing), and the flaw where it is not the place
+GONE = object()
+DAMAGED = [
+    (ATTENTION, "means.gtd", GONE, ": Field required"),
+    (COST, "ways.high.train", "abc", ": Input"),
+    (RETROFIT, "similarity.0.interval", GONE, ": Field required"),
+    (HOPS, "multihop.0.curve.0.accuracy", GONE, ": Field required"),
+    (HOPS, "exam_recipe.pretrain.steps", "many", ": Input"),
+    (PRETRAIN, "recipe.wormup", 3, ": Extra inputs"),
+    (PRETRAIN, "wikitext.config", GONE, ": Field req"),
+    (PRETRAIN, "size.heads", 4.5, ": Input"),
+    (COST, "lengths.0.peak_mib.low", GONE, ": Field"),
+    (ATTENTION, "matrices.raw.gtd", [["a"]], ".*Input"),
+    (ATTENTION, "matrices.raw", GONE, ": Field req"),
+    (ATTENTION, "matrices.raw.gtd", {"x": [1.0]}, ": Input"),
+    (PRETRAIN, "training.0.loss", GONE, ": Field req"),
+    (RACE, f"{TASK}.scores.accuracy", 150.0, ": Input should be less than or equal to 100"),
+    (RACE, f"{TASK}.headline", 150.0, ": Input should be less"),
+    (RETROFIT, "similarity.0.spearman", 150.0, ": Input should be less"),
+    (HOPS, "multihop.0.curve.0.accuracy.1", 1.5, ": Input should be less than or equal to 1"),
+    # of the whole task
+    (RACE, f"{TASK}.outcomes", GONE, "tasks.race: .* lacks outcomes"),
+    (RACE, f"{TASK}.outcomes", [1, 0], "tasks.race: .* 2 outcomes of 1436 items"),
+    (RACE, f"{TASK}.metric", "acc", "tasks.race: .* has no score of its metric, acc"),
+    (RACE, f"{TASK}.scores", {}, "tasks.race: .* has no score of its metric, accuracy"),
+    (RACE, f"{TASK}.scores.accuracy", -3.0, f"{BELOW}accuracy"),
+    (RACE, f"{TASK}.headline", -7.0, f"{BELOW}headline"),
+    (RACE, f"{TASK}.chance", -7.0, f"{BELOW}chance"),
+    (RACE, f"{TASK}.majority", -7.0, f"{BELOW}majority"),
+    (RACE, f"{TASK}.interval", [-7.0, 30.0], f"{BELOW}interval"),
+    (RACE, f"{TASK}.floor", {"headline": -7.0}, f"{BELOW}headline of floor"),
+    (RACE, f"{TASK}.floor", {"scores": {"accuracy": -7.0}}, f"{BELOW}accuracy of floor"),
+    (RACE, f"{TASK}.curve", [CHECK], f"{BELOW}score of curve"),
+    (RACE, f"{TASK}.epochs", [{"epoch": 1, "scores": {"accuracy": -7.0}}], f"{BELOW}accuracy of e"),
+]
 
 
-@pytest.mark.parametrize(
-    "name, damage, said",
-    [
-        (
-            "laptop/06-attention-mini-high-42-race",
-            lambda found: found["means"].pop("gtd"),
-            "means.gtd: Field required",
-        ),
-        (
-            "laptop/08-cost-mini",
-            lambda found: found["ways"]["high"].update(train="abc"),
-            "ways.high.train: Input",
-        ),
-        (
-            "retrofit/13-retrofit-untrained-minilm",
-            lambda found: found["similarity"][0].pop("interval"),
-            "similarity.0.interval: Field required",
-        ),
-        (
-            "laptop/05-finetune-mini-high-42-race-0",
-            lambda found: found["tasks"]["race"].pop("outcomes"),
-            "tasks.race: .* lacks outcomes",
-        ),
-        (
-            "laptop/05-finetune-mini-high-42-race-0",
-            lambda found: found["tasks"]["race"].update(outcomes=[1, 0]),
-            "tasks.race: .* 2 outcomes of 1436 items",
-        ),
-        (
-            "hops/12-hops-64-23",
-            lambda found: found["multihop"][0]["curve"][0].pop("accuracy"),
-            "multihop.0.curve.0.accuracy: Field required",
-        ),
-        (
-            "hops/12-hops-64-23",
-            lambda found: found["exam_recipe"]["pretrain"].update(steps="many"),
-            "exam_recipe.pretrain.steps: Input",
-        ),
-        (
-            "laptop/04-pretrain-mini-high-42",
-            lambda found: found["recipe"].update(wormup=3),
-            "recipe.wormup: Extra inputs",
-        ),
-        (
-            "laptop/04-pretrain-mini-high-42",
-            lambda found: found["wikitext"].pop("config"),
-            "wikitext.config: Field req",
-        ),
-        (
-            "laptop/04-pretrain-mini-high-42",
-            lambda found: found["size"].update(heads=4.5),
-            "size.heads: Input",
-        ),
-        (
-            "laptop/08-cost-mini",
-            lambda found: found["lengths"][0]["peak_mib"].pop("low"),
-            "lengths.0.peak_mib.low: Field",
-        ),
-        (
-            "laptop/06-attention-mini-high-42-race",
-            lambda found: found["matrices"]["raw"].update(gtd=[["a"]]),
-            "matrices.raw.gtd.*Input",
-        ),
-        (
-            "laptop/06-attention-mini-high-42-race",
-            lambda found: found["matrices"].pop("raw"),
-            "matrices.raw: Field req",
-        ),
-        (
-            "laptop/06-attention-mini-high-42-race",
-            lambda found: found["matrices"]["raw"].update(gtd={"x": [1.0]}),
-            "matrices.raw.gtd: Input",
-        ),
-        (
-            "laptop/05-finetune-mini-high-42-race-0",
-            lambda found: found["tasks"]["race"].update(metric="acc"),
-            "tasks.race: .* has no score of its metric, acc",
-        ),
-        (
-            "laptop/05-finetune-mini-high-42-race-0",
-            lambda found: found["tasks"]["race"].update(scores={}),
-            "tasks.race: .* has no score of its metric, accuracy",
-        ),
-        (
-            "laptop/04-pretrain-mini-high-42",
-            lambda found: found["training"][0].pop("loss"),
-            "training.0.loss: Field req",
-        ),
-        (
-            "laptop/05-finetune-mini-high-42-race-0",
-            lambda found: found["tasks"]["race"]["scores"].update(accuracy=150.0),
-            "tasks.race.scores.accuracy: Input should be less than or equal to 100",
-        ),
-        (
-            "laptop/05-finetune-mini-high-42-race-0",
-            lambda found: found["tasks"]["race"]["scores"].update(accuracy=-3.0),
-            "tasks.race: .* has a score below 0 percent, accuracy",
-        ),
-        *(
-            (
-                "laptop/05-finetune-mini-high-42-race-0",
-                lambda found, place=place: found["tasks"]["race"].update(place),
-                f"tasks.race: .* has a score below 0 percent, {said}",
-            )
-            for place, said in (
-                ({"headline": -7.0}, "headline"),
-                ({"chance": -7.0}, "chance"),
-                ({"majority": -7.0}, "majority"),
-                ({"interval": [-7.0, 30.0]}, "interval"),
-                ({"floor": {"headline": -7.0}}, "headline of floor"),
-                ({"floor": {"scores": {"accuracy": -7.0}}}, "accuracy of floor"),
-                ({"curve": [CHECK]}, "score of curve"),
-                ({"epochs": [{"epoch": 1, "scores": {"accuracy": -7.0}}]}, "accuracy of epochs"),
-            )
-        ),
-        (
-            "laptop/05-finetune-mini-high-42-race-0",
-            lambda found: found["tasks"]["race"].update(headline=150.0, interval=[140.0, 160.0]),
-            "tasks.race.headline: Input should be less",
-        ),
-        (
-            "retrofit/13-retrofit-untrained-minilm",
-            lambda found: found["similarity"][0].update(spearman=150.0),
-            "similarity.0.spearman: Input should be less",
-        ),
-        (
-            "hops/12-hops-64-23",
-            lambda found: found["multihop"][0]["curve"][0]["accuracy"].update({"1": 1.5}),
-            "multihop.0.curve.0.accuracy.1: Input should be less than or equal to 1",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("name", "place", "value", "flaw"), DAMAGED)
 def test_a_number_that_is_missing_of_another_type_or_out_of_range_is_named_when_the_record_is_read(
-    tmp_path, name, damage, said
+    tmp_path, name, place, value, flaw
 ):
     record = json.loads((paths.root() / "data" / "results" / f"{name}.json").read_text())
-    damage(record["metrics"])
+    *above, last = [int(key) if key == "0" else key for key in place.split(".")]
+    part = reduce(lambda part, key: part[key], above, record["metrics"])
+    part[last] = value
+    if value is GONE:
+        del part[last]
     (tmp_path / "a.json").write_text(json.dumps(record))
+    flaw = flaw if flaw.startswith("tasks") else place + flaw
     with pytest.raises(
-        RecordError, match=f"a.json: not a run record, metrics.{said}.*delete it and run again"
+        RecordError, match=f"a.json: not a run record, metrics.{flaw}.*delete it and run again"
     ):
         records.read(tmp_path / "a.json")
