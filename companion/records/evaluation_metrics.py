@@ -208,7 +208,8 @@ class AttentionMetrics(TypedDict):
     hops: int
     graph_nodes: int | None
     graph_threshold: float
-    spectrum: bool
+    # of early records
+    spectrum: NotRequired[bool]
     keep_maps: int
 
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from saobp.equations.checks import check_whole, first_line, quoted
+from saobp.equations.checks import check_whole, first_line
 from saobp.equations.factors import OWN
 from saobp.measure.capture_files import Parts, checked_path, summary
 from saobp.measure.graph import check_threshold
@@ -49,7 +49,6 @@ def capture(
     hops: int = 4,
     graph_nodes: int = 0,
     graph_threshold: float = 1e-4,
-    spectrum: bool = False,
     keep_maps: int = 0,
     tokenizer: Any = None,
     part_samples: int = 64,
@@ -78,7 +77,6 @@ def capture(
         graph_nodes: Measure token graphs of so many first real tokens (the paper: 40); 0 leaves
             them out.
         graph_threshold: Least weight of an edge of theirs.
-        spectrum: Measure the effective rank, which costs more than everything else together.
         keep_maps: Keep the matrices of so many first samples.
         tokenizer: With one, the mass on [CLS], [SEP], punctuation and content is measured, too.
         part_samples: Samples after which a part is written.
@@ -115,10 +113,8 @@ def capture(
         )
     check_paths(beta, hops)
     check_threshold(graph_threshold, "graph_threshold")
-    if spectrum not in (True, False):
-        raise ValueError(f"spectrum must be True or False; got {quoted(spectrum)}")
     graph = int(graph_nodes), float(graph_threshold)
-    plan = Plan(float(beta), int(hops), *graph, bool(spectrum), int(keep_maps))
+    plan = Plan(float(beta), int(hops), *graph, int(keep_maps))
     classes = token_classes(tokenizer) if tokenizer is not None else None
     # of the caller's: may change
     changeable = _hooked(model) or any(options["factor"] in OWN for options in _options(model))

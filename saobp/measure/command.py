@@ -101,19 +101,6 @@ def show(text: str, *, error: bool = False) -> None:
     print("\n".join(lines), file=sys.stderr if error else sys.stdout, flush=True)
 
 
-class SeveralStrengths(click.Command):
-    """A command that reads `--strength 0.1 0.2` as `--strength 0.1 --strength 0.2`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the option's name before every further number."""
-        spread: list[str] = []
-        for word in args:
-            if spread[-2:-1] == ["--strength"] and NUMBER.fullmatch(word):
-                spread.append("--strength")
-            spread.append(word)
-        return super().parse_args(ctx, spread)
-
-
 class Sparing(click.ParamType):
     """A way of sparing: a share where it is a number, else its name."""
 
@@ -154,7 +141,7 @@ def saobp() -> None:
     """Refine attention by belief propagation, and show what came of it."""
 
 
-@saobp.command(cls=SeveralStrengths)
+@saobp.command()
 @click.argument("model")
 @click.option("--text", type=Path, metavar="FILE", help="paragraphs (default: the embedded prose)")
 @click.option("--images", type=Path, metavar="FOLDER", help="pictures, for a vision model")
@@ -164,8 +151,8 @@ def saobp() -> None:
     "strengths",
     type=float,
     multiple=True,
-    metavar="λ [λ …]",
-    help="one or several, as 0.1 0.2 or as an option each (default: the paper's rule, by size)",
+    metavar="λ",
+    help="may be given several times (default: the paper's rule, by size)",
 )
 @click.option(
     "--spare",

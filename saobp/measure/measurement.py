@@ -33,8 +33,6 @@ class Plan:
     # of the token graphs; 0: none
     graph_nodes: int
     graph_threshold: float
-    # effective rank, by far the dearest number
-    spectrum: bool
     # so many first samples' matrices are kept whole
     keep_maps: int
 
@@ -175,8 +173,6 @@ def _one(
             "model: its attention gives mass to padding, or does not sum to 1 over the real keys"
         )
     numbers = gtd_and_entropy.measure(attention, plan.beta, plan.hops, mask=mask)
-    if plan.spectrum:
-        numbers["effective_rank"] = gtd_and_entropy.effective_rank(attention, mask=mask)
     shares = mass / mask.sum(-1)[:, None, None]
     numbers |= {name: (shares * group[:, None]).sum(-1) for name, group in groups.items()}
     if plan.graph_nodes:

@@ -136,7 +136,6 @@ def attention(model="mini", algorithm="original", seed=42, task="race"):
         "hops": 4,
         "graph_nodes": 40,
         "graph_threshold": 1e-4,
-        "spectrum": False,
         "keep_maps": 0,
         "changes": {},
         "nan": {"refined": {"betweenness": 1, "clustering_barrat": 0}},

@@ -236,7 +236,16 @@ def test_the_command_writes_a_page_a_table_and_the_numbers(kind, folders, texts,
         pixels = np.random.default_rng(number).integers(0, 255, (12, 12, 3), np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{number}.png")
     out = tmp_path / "out"
-    asked = ["--strength", "0.2", "0.4", "--samples", "3", "--spare", spare, "--out", str(out)]
+    asked = [
+        "--strength=0.2",
+        "--strength=0.4",
+        "--samples",
+        "3",
+        "--spare",
+        spare,
+        "--out",
+        str(out),
+    ]
     assert main(["inspect", str(folders[kind]), *given, *asked]) == 0
     printed = capsys.readouterr().out
     assert f", spare = {spare}; " in printed
@@ -375,7 +384,7 @@ def test_an_inspection_writes_over_nothing_that_no_inspection_wrote(
     ("options", "said"),
     [
         *(
-            (["--strength", "0.1", bad], f"strength must .* above 0.* got {bad}")
+            (["--strength=0.1", f"--strength={bad}"], f"strength must .* above 0.* got {bad}")
             for bad in ("-0.1", "nan", "inf", "0.0")
         ),
         (["--factor", "higher"], "factor must be one of"),

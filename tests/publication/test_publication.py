@@ -17,7 +17,6 @@ from companion.setup import studies as studies_of
 from companion.texts import fill
 from companion.training import pretraining
 from saobp.measure.command import show
-from saobp.measure.inspection import by_name
 
 
 def test_a_table_or_figure_without_a_study_is_of_the_results_that_are_shown_or_of_the_study_that_has_it(
@@ -157,7 +156,7 @@ def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_lik
         (["reproduce", "--study", "hops"], "'hops' is a planned study"),
         (["figure"], "'NUMBER'; `saobp figure --help` lists the options"),
         (["tabel", "2"], "No such command 'tabel'"),
-        (["inspect", "minilm", "--strength", "0.1", "-0.2"], "strength"),
+        (["inspect", "minilm", "--strength", "-0.2"], "strength"),
         (["inspect", "minilm", "0.1"], "unexpected"),
         *(
             (["reproduce", f"--{name}=0"], f"'--{name}': 0 is not in the range x>=1")
@@ -294,25 +293,6 @@ def test_a_relative_data_folder_is_one_from_here_wherever_a_run_starts(monkeypat
     monkeypatch.setenv("SAOBP_DATA", "mine")
     assert cli.main(["claim", "nothing"]) == 2 and os.environ["SAOBP_DATA"] == str(
         tmp_path / "mine"
-    )
-
-
-@pytest.mark.parametrize(
-    ("words", "strengths"),
-    [
-        (["minilm", "--strength", "0.1", "--strength", ".2"], [0.1, 0.2]),
-        (["minilm", "--strength=1e-1"], [0.1]),
-        (["--strength", "1", "2", "3", "minilm", "--samples", "4"], [1, 2, 3]),
-        (["minilm"], None),
-    ],
-)
-def test_several_strengths_are_given_in_a_row_or_one_by_one(words, strengths, monkeypatch, capsys):
-    shown = lambda model, strengths, **asked: f"{model} {strengths} {asked['samples']}"  # noqa: E731
-    monkeypatch.setattr(by_name, "run", shown)
-    assert cli.main(["inspect", *words]) == 0
-    assert (
-        capsys.readouterr().out
-        == f"minilm {strengths and [*map(float, strengths)]} {4 if '4' in words else None}\n"
     )
 
 
