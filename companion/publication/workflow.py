@@ -129,10 +129,11 @@ def reproduce(
     path, study = find(study_name).resolve(), load_study(study_name)
     folder = paths.build(study.name)
     wanted = of_rows(study, rows)
+    settings = [f"study={quote(str(path))}", f"processes={processes}"]
     where = ["--workflow-profile", str(cluster_profile(cluster)) if cluster else "none"]
     if dry_run:
         folder.mkdir(parents=True, exist_ok=True)
-        if _snakemake(folder, path, wanted, "--cores", "1", "--summary", *where):
+        if _snakemake(folder, settings, wanted, "--cores", "1", "--summary", *where):
             raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
         return
     check_packages()
@@ -143,7 +144,7 @@ def reproduce(
     with claimed(folder) as hold, kernels as (served, lifeline):
         options = ["--cores", str(cores), "--rerun-incomplete", "--keep-going", *where]
         how = {"pass_fds": [hold, *lifeline], "env": environment.of_a_run() | served}
-        code = _snakemake(folder, path, wanted, *options, processes=processes, **how)
+        code = _snakemake(folder, settings, wanted, *options, **how)
     taken, seconds = divmod(time.perf_counter() - clock, 60)
     spent = f"{taken:.0f} min {seconds:.0f} s"
     if code:
@@ -198,18 +199,12 @@ def of_rows(study: Study, rows: Iterable[str]) -> list[str]:
 
 
 def _snakemake(
-    folder: Path,
-    study: Path,
-    wanted: Sequence[str],
-    *options: str,
-    processes: int = 1,
-    **how: Any,
+    folder: Path, settings: Sequence[str], wanted: Sequence[str], *options: str, **how: Any
 ) -> int:
     """Call Snakemake with the project's settings alone, in the environment of a run."""
-    configuration = [f"study={quote(str(study))}", f"processes={processes}"]
     command = [sys.executable, "-P", "-m", "snakemake"]
     command += ["--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder)]
-    command += ["--config", *configuration, f"wanted={len(wanted)}"]
+    command += ["--config", *settings, f"wanted={len(wanted)}"]
     # not those of the user, or of the folder that the command was given in
     command += ["--profile", "none", "--rerun-triggers", *TRIGGERS]
     # the folder is claimed; a lock in it is that of a run that was killed

@@ -48,10 +48,10 @@ def tell(
     chains: int,
     *,
     last: frozenset[str] = world.ANY,
-    one_gender: bool = False,
     broken: bool | None = None,
 ) -> Told:
-    """Draw a story of parallel chains, and the chain to ask for.
+    """Draw a story of parallel chains, and the chain to ask for; chains that end in `PEOPLE` end in
+    those of one gender.
 
     `broken` None: all chains join. True or False: one chain of the story does not join, and it is
     the one to ask for, or is not; the two stories look alike.
@@ -59,7 +59,7 @@ def tell(
     while True:
         steps = world.draw_steps(random, hops, last=last, cost=(TOKENS - 10 - 3 * hops) // chains)
         puzzle = world.draw_puzzle(
-            random, steps, chains, stranger=broken is not None, one_gender=one_gender
+            random, steps, chains, stranger=broken is not None, one_gender=last == PEOPLE
         )
         chain = random.randrange(chains)
         if broken is not None:
@@ -125,7 +125,7 @@ def wnli(random: Random, index: int) -> dict:
     (1).
     """
     hops, label, first = 1 + index % 4, index // 4 % 2, index // 8 % 2
-    passage = tell(random, hops, 2, last=PEOPLE, one_gender=True)
+    passage = tell(random, hops, 2, last=PEOPLE)
     pair = (
         [passage.answer, *passage.others]
         if label
