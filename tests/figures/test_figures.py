@@ -38,7 +38,6 @@ from companion.figures.beyond_the_paper import (
 from companion.publication import results
 from companion.results import example_head, table
 from companion.setup import labels, paths
-from companion.statistics import Estimate
 from companion.tables import captions
 
 DOSES = examples.dose(lambda strength, length: strength * length)
@@ -364,26 +363,6 @@ def test_r_of_a_seed_is_pearson_s_over_its_heads_and_every_point_is_in_a_cell():
     assert r == pytest.approx(stats.pearsonr(*pairs).statistic)
     cells = frame[frame["gtd"].notna()].query("measure == 'clustering_barrat'")
     assert cells["n"].sum() == len(run["metrics"]["graph"]["clustering"])
-
-
-@pytest.mark.parametrize(
-    ("r", "place"),
-    [
-        (Estimate(0.5, 0.3, 0.68, 7), "below"),
-        # is read as 0.70
-        (Estimate(0.5, 0.3, 0.697, 7), "just below"),
-        (Estimate(0.5, 0.3, 0.703, 7), "at"),
-        (Estimate(0.9, 0.703, 0.95, 7), "just above"),
-        (Estimate(0.9, 0.71, 0.95, 7), "above"),
-        (Estimate(0.9, np.nan, np.nan, 1), "alone"),
-        (None, "none"),
-    ],
-)
-def test_an_interval_lies_below_the_papers_r_above_it_or_holds_it(r, place):
-    assert graphs.where(r, 0.70) == place
-    said = heading(2, place, title="Betweenness", r=r, paper=0.7)
-    assert ("0.70" in said) == (place not in ("alone", "none"))
-    assert ("just" in said) == place.startswith("just")
 
 
 def test_r_over_seeds_is_of_the_algorithms_that_have_the_same_seeds_as_high():

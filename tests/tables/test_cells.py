@@ -15,7 +15,6 @@ from companion import tables
 from companion.figures import correlations
 from companion.results import claims
 from companion.statistics import Estimate, trajectories
-from companion.tables import scores
 from companion.tables.cells import Cell, decimal, digits, effect
 from companion.tables.render import Table
 
@@ -68,26 +67,6 @@ def test_a_number_that_rounds_to_zero_has_no_sign(value):
     assert (decimal(-0.0051, 2, "+"), decimal(0.0051, 2, "+")) == ("−0.01", "+0.01")
 
 
-@pytest.mark.parametrize("number", sorted(tables.TABLES))
-def test_a_cell_that_holds_nothing_says_why_and_a_dash_is_explained(number):
-    runs = [
-        examples.finetune(tasks=("race",)),
-        examples.pretrain("small"),
-        examples.decoder("gpt2-mini"),
-    ]
-    bare = tables.table(number, runs)
-    for place, cell in bare.cells.items():
-        assert cell.ours is not None or cell.reason or cell.published, place
-    shown = bare.frame().iloc[:, 1:]
-    assert (shown != "").all(axis=None)
-    explained = {note[0] for note in bare.notes() if note[1:3] == ": "}
-    for sign in "·–":
-        assert (sign in explained) == shown.isin([sign]).any(axis=None)
-    lost = [cell for cell in bare.of_models.values() if cell.published and not cell.ran]
-    reasons = [note for note in bare.notes() if note.startswith("not run: ")]
-    assert len(reasons) == bool(lost) and all(cell.reason in reasons[0] for cell in lost)
-
-
 # the measures of the ACL style
 ACL_PAGE = r"""\documentclass[11pt]{article}
 \usepackage{times}\usepackage[T1]{fontenc}
@@ -118,22 +97,6 @@ def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(tmp_
     widths = re.findall(r"^width ([\d.]+)pt ?of ([\d.]+)pt", result.stdout, re.MULTILINE)
     assert len(widths) >= len(names)
     assert max(float(own) / float(page) for own, page in widths) < 1.25, "too small to read"
-
-
-@pytest.mark.parametrize(
-    ("r", "seeds", "printed", "flags"),
-    [
-        ((0.65, 0.1, 0.9), 18, "-0.97", ("opposite sign",)),
-        ((0.65, 0.1, 0.9), 18, "0.97", ()),
-        ((-0.03, -0.82, 0.80), 6, "0.74", ()),
-        ((0.65, 0.1, 0.9), 2, "-0.97", ("says nothing",)),
-        ((0.65, -1.0, 1.0), 18, "0.97", ("says nothing",)),
-    ],
-)
-def test_a_correlation_of_too_few_runs_and_one_of_the_opposite_sign_are_marked(
-    r, seeds, printed, flags
-):
-    assert scores._flags(Estimate(*r, seeds), printed) == flags
 
 
 def points(score, gtd=(0.1, 0.2, 0.3, 0.4), steps=(0, 1, 2, 3)):

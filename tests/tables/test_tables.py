@@ -138,32 +138,6 @@ def test_an_average_is_none_where_every_task_has_a_run_and_no_seed_has_all_of_th
     assert (apart.ours, apart.reason) == (None, "no seed has all 9 tasks")
 
 
-def test_rows_at_the_papers_size_come_first_in_every_table(records, tmp_path):
-    alike = [
-        run | {"study": "narrow"}
-        for run in examples.study(("mini-narrow",), ("original", "high"), (42, 43))
-    ]
-    paper = [
-        run | {"study": "paper"} for run in select(records, model="mini", algorithm="high", seed=42)
-    ]
-    for number in (1, 2, 4, 5):
-        table = tables.table(number, alike, first=paper)
-        models = [table.rows[row][0] for row, _ in table.of_models]
-        order = [*dict.fromkeys(models)]
-        # the scaled-down model under the one of the paper's width
-        assert order == ["BERT-Mini", "BERT-Mini (4 × 128)", "BERT-Small", "BERT-Medium"], number
-        frame = table.frame()
-        assert len({*frame[frame.columns[0]]} - {""}) == len(order), number
-        assert table.studies == ("paper", "narrow")
-        if number == 2:
-            own = high(2, paper, "SQuAD").ours
-            # as NaN is not NaN
-            assert repr(table.cells[("mini", "high"), "SQuAD"].ours) == repr(own)
-            assert table.cells[("mini", "low"), "SQuAD"].published == "3.99", "the row is whole"
-    (file,) = tables.write(tables.table(5, alike, first=paper), tmp_path, ["md"])
-    assert file.read_text().index("BERT-Mini ") < file.read_text().index("BERT-Mini (4 × 128), ")
-
-
 @pytest.mark.parametrize(
     ("size", "parameters", "steps"),
     [("small", "28.76M", "150000"), ("medium", "41.37M", "245000")],
