@@ -32,6 +32,7 @@ UNPACKED_AT_MOST = 100
 # bytes that a split may take in memory in any case
 UNPACKED_AT_LEAST = 2 * 10**9
 UNREADABLE = "what it says of its columns cannot be read"
+UNREAD_NAMES = "may name classes; name them by `huggingface`"
 # in the metadata of a column
 SPEAKS_OF_CLASSES = re.compile("ClassLabel|names|classes|categor|labels", re.IGNORECASE)
 # keys there, which other texts may hold as words
@@ -365,62 +366,41 @@ def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
     are plain.
 
     datasets writes them into the metadata of the file, and its `Features.from_arrow_schema` loses
-    those of a column that is not of 64 bits; others write them beside the column. Raises ValueError
-    if the two differ, or if what stands there cannot be read.
+    those of a column that is not of 64 bits. Raises ValueError if what stands there cannot be read,
+    or if names may stand anywhere else.
     """
     metadata = schema.metadata or {}
     for key, value in metadata.items():
         speaks = _speaks_of_classes(key.decode()) or _names_classes(value.decode())
         if key not in OWN_WORDS and (speaks or key.lower() == b"huggingface"):
-            raise ValueError(
-                f"{key.decode()}: {value.decode()[:80]} may name classes; name them by `huggingface`"
-            )
+            raise ValueError(f"{key.decode()}: {value.decode()[:80]} {UNREAD_NAMES}")
     categories = _categories(json.loads(metadata.get(b"pandas", b"{}")))
     written = json.loads(metadata.get(b"huggingface", b"{}"))
     described = written.get("info", {}).get("features") or written.get("features") or {}
     features = datasets.Features.from_dict(described)
     columns = {}
     for field in schema:
-        of_file = getattr(features.get(field.name), "names", None) or []
-        of_column = _names_beside(field)
-        if of_file and of_column and of_file != of_column:
-            raise ValueError(f"column {field.name!r}: {of_file} of the file, {of_column} beside it")
+        _refuse_names_beside(field)
         if field.name in categories and pa.types.is_integer(field.type):
             raise ValueError(
                 f"column {field.name!r}: pandas calls it categorical, so that its numbers may be "
                 "codes; write their names, or plain numbers"
             )
         if not pa.types.is_null(field.type):
-            columns[field.name] = of_file or of_column
+            columns[field.name] = getattr(features.get(field.name), "names", None) or []
     return columns
 
 
-def _names_beside(field: pa.Field) -> list[str]:
-    """Return the names of the classes that stand in the metadata of a column; ValueError if what
-    speaks of classes there names none.
-    """
+def _refuse_names_beside(field: pa.Field) -> None:
+    """Raise ValueError if what stands in the metadata of a column may name its classes."""
     for key, value in (field.metadata or {}).items():
-        text = f"{key.decode()}: {value.decode()}"
         # parquet's own number of the column
         if key.startswith(b"PARQUET:"):
             continue
-        content = _parsed(value)
-        if isinstance(content, dict):
-            content = _by_number(content) or content
-        numbered = pa.types.is_integer(field.type) and isinstance(content, list)
-        if not (numbered or _speaks_of_classes(key.decode(), text) or _names_classes(text)):
-            continue
-        if isinstance(content, dict):
-            features = content.get("info", {}).get("features") or content
-            content = features.get(field.name, features)
-            content = (
-                content.get("names") if content.get("_type", "ClassLabel") == "ClassLabel" else []
-            )
-        if not isinstance(content, list) or not all(isinstance(name, str) for name in content):
-            raise ValueError(f"column {field.name!r}: {text} names no classes")
-        if content:
-            return content
-    return []
+        text = f"{key.decode()}: {value.decode()}"
+        listed = pa.types.is_integer(field.type) and value[:1] in (b"[", b"{")
+        if listed or _speaks_of_classes(key.decode(), text) or _names_classes(text):
+            raise ValueError(f"column {field.name!r}: {text[:80]} {UNREAD_NAMES}")
 
 
 def _speaks_of_classes(key: str, text: str = "") -> bool:
@@ -445,26 +425,6 @@ def _categories(written: dict[str, Any]) -> set[str]:
     columns = written.get("columns", [])
     kind = "categorical"
     return {column.get("field_name") for column in columns if column.get("pandas_type") == kind}
-
-
-def _parsed(value: bytes) -> Any:
-    """Return what a text says in JSON, or None."""
-    try:
-        return json.loads(value)
-    except ValueError:
-        return None
-
-
-def _by_number(mapping: dict[str, Any]) -> list[str]:
-    """Return names in the order of their numbers, 0, 1, …, either of which may be the key; none for
-    other words.
-    """
-    for numbers, names in ((mapping.keys(), mapping.values()), (mapping.values(), mapping.keys())):
-        by_number = dict(zip(map(str, numbers), names))
-        order = [str(number) for number in range(len(mapping))]
-        if set(order) == set(by_number):
-            return [by_number[number] for number in order]
-    return []
 
 
 def _of_card(text: str) -> dict[str, datasets.Features]:
