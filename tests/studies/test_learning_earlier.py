@@ -4,9 +4,11 @@ import math
 
 import pytest
 
+from companion.records import tracked
 from companion.studies.learning import earlier
 
-ROWS = {(one.study, one.endpoint, one.contrast): one for one in earlier.tracked_rows()}
+RECORDS = {name: tracked.study(name) for name in earlier.STUDIES}
+ROWS = {(row.study, row.endpoint, row.contrast): row for row in earlier.rows(RECORDS)}
 BOTH = "hops and stories"
 WHOLE = ", pairs that both get there"
 # pairs in which both get there: printed before these rows were, by other code

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -205,17 +204,6 @@ def test_slopes_and_bends_are_those_of_a_fitted_line(values):
     assert read.bends(logs) == pytest.approx(bends, abs=1e-9)
 
 
-def test_every_rate_has_its_level_and_the_best_is_marked():
-    times = rate_times()
-    times[Run(64, "high", 0.004, 905)] = None
-    levels = {level.cell: level for level in read.rate_levels(study_of(times))}
-    assert len(levels) == 16
-    assert {cell.rate for cell, level in levels.items() if level.best} == {*BEST.values()}
-    slow = levels[read.Cell(64, "high", 0.004)]
-    expected = math.exp((9 * math.log(1500) + math.log(4000)) / 10)
-    assert slow.steps == pytest.approx(expected) and slow.unreached == ("905",) and slow.n == 10
-
-
 def test_rows_have_the_planned_contrasts_and_those_of_each_number_of_hops():
     gaps = {"high": (-0.3, 0.1), "detached": (0.0, 0.05)}
     times = rate_times() | secondary_times(gaps) | pairs(-0.3)
@@ -226,14 +214,6 @@ def test_rows_have_the_planned_contrasts_and_those_of_each_number_of_hops():
     for endpoint in read.ENDPOINTS:
         for contrast in ("detached / original", " / ".join(read.AT_BEST_RATES)):
             assert (endpoint, contrast) in keys
-
-
-def test_the_printed_text_has_every_reading(tmp_path):
-    for run, time in (rate_times() | pairs(-0.3)).items():
-        (tmp_path / f"{run.name}.json").write_text(as_text(record_of(run, time, time)))
-    result = CliRunner().invoke(read.main, ["--out", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    assert "160 records" in result.output and "supported" in result.output
 
 
 @pytest.mark.parametrize(

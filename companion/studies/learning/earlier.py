@@ -1,15 +1,13 @@
 """Time to learn in the records of the exams that came before: `hops` and `stories`.
 
 Found after these runs, whose planned endpoint was another one. Both exams are of one world with one
-recipe, at one learning rate; they differ in seeds and stories. `python -m
-companion.studies.learning.earlier` prints the table.
+recipe, at one learning rate; they differ in seeds and stories.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from companion.records import tracked
 from companion.statistics.time_to_learn import Row, Times, first_step, ratio, row
 
 # share right
@@ -102,22 +100,3 @@ def _compared(
             endpoint = f"steps to 90 % of {name}, {where}{end}"
             compared_rows.append(row(title, endpoint, sides, compared))
     return compared_rows
-
-
-def tracked_rows() -> list[Row]:
-    """Return the comparisons of the tracked records."""
-    return rows({name: tracked.study(name) for name in STUDIES})
-
-
-def as_text(table: Sequence[Row]) -> str:
-    """Write rows as a table, one line a comparison."""
-    lines = []
-    for line in table:
-        number = f"{line.estimate:.2f} [{line.low:.2f}, {line.high:.2f}]"
-        counts = f"n {line.n}, sooner {line.sooner}, never {len(line.unreached)}"
-        lines.append(f"{line.study} | {line.endpoint} | {line.contrast} | {number} | {counts}")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(as_text(tracked_rows()))

@@ -1,7 +1,4 @@
-"""What the records of the study `learning` say: ratios of times to learn, read as the plan says.
-
-`python -m companion.studies.learning.read [--out FOLDER] [--plan FILE]` prints what is there.
-"""
+"""What the records of the study `learning` say: ratios of times to learn, read as the plan says."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,11 +6,9 @@ from math import exp, isfinite, log, nan
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 
 from companion import records
-from companion.setup import paths
 from companion.statistics import holm, level_at, mean_interval
 from companion.statistics.intervals import LEVEL
 from companion.statistics.time_to_learn import Ratio, Row, Times, log_differences, ratio, row
@@ -55,17 +50,6 @@ class Reading:
     outcome: str = ""
     p: float = nan
     adjusted: float = nan
-
-
-@dataclass(frozen=True)
-class Level:
-    """The time to learn of one cell: geometric mean over seeds, in steps."""
-
-    cell: Cell
-    steps: float
-    n: int
-    unreached: tuple[str, ...]
-    best: bool = False
 
 
 @dataclass
@@ -148,29 +132,6 @@ def _refuse_unplanned(planned: Learning, run: Run, path: Path) -> None:
         value = getattr(run, key)
         if value not in values:
             raise ValueError(f"{path}: {key} {value} is none of the plan's: remove it")
-
-
-def rate_levels(study: Study) -> list[Level]:
-    """Return the time to learn at every rate that was tried, and which is an arm's best."""
-    planned, levels = study.planned, []
-    for runs in (planned.rate_runs(), planned.wide_rate_runs()):
-        best = study.best(runs)
-        cells = {_cell(run) for run in runs}
-        for cell in sorted(cells, key=lambda cell: (cell.arm, cell.rate)):
-            made = [run for run in runs if run in study.made and _cell(run) == cell]
-            if not made:
-                continue
-            unreached, ends = [], []
-            for run in made:
-                record = study.made[run]
-                ends.append(design.endpoint(planned, record))
-                times = [design.time_to_learn(planned, record, hops) for hops in design.HOPS]
-                if None in times:
-                    unreached.append(str(run.seed))
-            is_best = best.get(cell.arm) == cell.rate
-            steps = exp(float(np.mean(ends)))
-            levels.append(Level(cell, steps, len(ends), tuple(unreached), is_best))
-    return levels
 
 
 def primary(study: Study) -> list[Reading]:
@@ -379,40 +340,3 @@ def at_rates(study: Study) -> list[Row]:
             endpoint = f"{PLANNED_ENDPOINT} at a learning rate of {rate:g}"
             compared.append(row(design.NAME, endpoint, sides, result))
     return compared
-
-
-def as_text(study: Study) -> str:
-    """Write what there is, one line a number."""
-    lines = [f"{len(study.made)} records"]
-    for level in rate_levels(study):
-        mark = " best" if level.best else ""
-        cell = f"width {level.cell.width} {level.cell.arm} at {level.cell.rate:g}"
-        lines.append(f"{cell}: {level.steps:.0f} steps, n {level.n}{mark}, never {level.unreached}")
-    for reading in (*primary(study), *secondaries(study)):
-        low, high = reading.interval
-        rule = f"{100 * reading.level:.1f} % [{low:.2f}, {high:.2f}], p {reading.p:.2g}"
-        rule += f", Holm {reading.adjusted:.2g}: {reading.outcome or 'not decided'}"
-        lines.append(f"{_line(reading.row)} | {rule}")
-    lines += [_line(line) for line in (*by_hops(study), *scale(study), *at_rates(study))]
-    return "\n".join(lines)
-
-
-def _line(line: Row) -> str:
-    number = f"{line.estimate:.3f} [{line.low:.3f}, {line.high:.3f}]"
-    return f"{line.endpoint} | {line.contrast} | {number} | n {line.n}, never {line.unreached}"
-
-
-@click.command(help="Print what the records of the study say.")
-@click.option("--plan", "file", type=click.Path(path_type=Path), default=plan.file)
-@click.option("--out", type=click.Path(path_type=Path), default=lambda: paths.results(design.NAME))
-def main(file: Path, out: Path) -> None:
-    """Print what the records in a folder say."""
-    try:
-        planned = plan.section(file, design.NAME, Learning)
-        click.echo(as_text(load(planned, out)))
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
-
-
-if __name__ == "__main__":
-    main()
