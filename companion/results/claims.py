@@ -122,11 +122,6 @@ def after_holm() -> pd.DataFrame:
     return frame.assign(stays=frame["p_holm"] < LEVEL)
 
 
-def markdown() -> str:
-    """Return the tracked claims as a pipe table."""
-    return render.markdown(shown(read()))
-
-
 def linked() -> str:
     """Return the same table for a page: each claim with a link to the section of RESULTS.md that
     answers it, whether Holm's correction leaves its outcome, and what to do.

@@ -204,18 +204,6 @@ def test_slopes_and_bends_are_those_of_a_fitted_line(values):
     assert read.bends(logs) == pytest.approx(bends, abs=1e-9)
 
 
-def test_rows_have_the_planned_contrasts_and_those_of_each_number_of_hops():
-    gaps = {"high": (-0.3, 0.1), "detached": (0.0, 0.05)}
-    times = rate_times() | secondary_times(gaps) | pairs(-0.3)
-    made = read.rows(study_of(times))
-    assert all(one.study == "learning" and one.n for one in made)
-    keys = [(one.endpoint, one.contrast) for one in made]
-    assert len({*keys}) == len(keys)
-    for endpoint in read.ENDPOINTS:
-        for contrast in ("detached / original", " / ".join(read.AT_BEST_RATES)):
-            assert (endpoint, contrast) in keys
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from companion.statistics import Estimate, item_errors, mean_interval, paired_difference
+from companion.statistics import Estimate, item_errors, mean_interval
 from companion.studies import plan
 
 # step at which accuracy along training is read
@@ -55,22 +55,6 @@ def by_story(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
             of_stories = np.reshape(answers, (-1, run["chains"])).mean(-1)
             rows.append((*arm, int(hops), 100 * of_stories))
     return pd.DataFrame(rows, columns=[*RUN, "hops", "right"])
-
-
-def differences(
-    runs: Sequence[dict[str, Any]], name: str = "high"
-) -> dict[tuple[int, int], Estimate]:
-    """Compare an algorithm with Original on the same stories and seeds, in points: (layers, hops)
-    -> difference.
-    """
-    cells = ["layers", "hops", "seed"]
-    wide = by_story(runs).pivot(index=cells, columns="algorithm", values="right")
-    pairs = wide.reindex(columns=[name, "original"]).dropna()
-    compared = {}
-    for cell, scores in pairs.groupby(level=["layers", "hops"]):
-        after, before = np.stack(scores[name]), np.stack(scores["original"])
-        compared[cell] = paired_difference(after, before)
-    return compared
 
 
 def by_path(runs: Sequence[dict[str, Any]], paths: Mapping[int, Sequence[str]]) -> pd.DataFrame:

@@ -312,13 +312,6 @@ def bends(logs: dict[int, dict[str, float]]) -> list[float]:
     return (values[middle] - line).tolist()
 
 
-def rows(study: Study) -> list[Row]:
-    """Return every comparison of the study for the table of results."""
-    planned = [reading.row for reading in (*primary(study)[-1:], *secondaries(study))]
-    whole = [line for line in by_hops(study) if line.endpoint != PLANNED_ENDPOINT]
-    return [line for line in (*planned, *whole, *scale(study), *at_rates(study)) if line.n]
-
-
 def at_rates(study: Study) -> list[Row]:
     """Return what the rate does, on the seeds that choose it and once all of them have run.
 
