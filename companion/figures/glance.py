@@ -1,5 +1,5 @@
 """The result at a glance: one head before and after the step, what trained models end with, and the
-planned effects on one axis.
+effects with margins on one axis.
 """
 
 from collections.abc import Sequence
@@ -22,18 +22,27 @@ from companion.statistics import mean_interval
 from companion.statistics.seeds import SIDES
 from companion.tables import captions
 
-# of the planned effects, in their order: a claim; or the primary row of a study in a unit, its
-# reference, and the sign that is better
-EFFECTS: tuple[str | tuple[str, str, float, int], ...] = (
-    ("learning", "ratio of steps", 1.0, -1),
-    "loss",
-    "decoder",
-    "inserted",
-    ("spare", "points", 0.0, 1),
-)
+# in their order, by the name in the captions: a claim of that name, or a key of the table of results,
+# its reference, and the sign that is better
+EFFECTS: dict[str, tuple[str, float, int] | None] = {
+    "steps": (
+        "learning/steps-to-90-of-two-and-three-hops/"
+        "high-at-its-best-rate-over-original-at-its-best-rate",
+        1.0,
+        -1,
+    ),
+    "loss": None,
+    "decoder": None,
+    "switched on": ("spare/minilm-mean-of-three-sets/high-at-0.1-original", 0.0, 1),
+    "spared": (
+        "spare/minilm-mean-of-three-sets/high-without-the-first-token-at-0.1-original",
+        0.0,
+        1,
+    ),
+}
 COLUMNS = ["panel", "side", "seed", "x", "y", "value", "low", "high", "word", "name", "text"]
 # margins at which the axis ends
-REACH = 4.5
+REACH = 5.5
 
 
 def data(records: Sequence[Record]) -> pd.DataFrame:
@@ -65,35 +74,33 @@ def _maps() -> pd.DataFrame:
 
 
 def effects() -> list[dict[str, Any]]:
-    """The planned effects that have a row in the table of results: number and interval in margins,
+    """The effects that have a row in the table of results: number and interval in margins,
     outcome, name, and number as text.
     """
     named = captions.of(style.CAPTIONS)["glance"]["effects"]
     decided = claims.read().set_index("claim")
     marks = []
-    for effect in EFFECTS:
-        if isinstance(effect, str):
+    for effect, of_table in EFFECTS.items():
+        if of_table is None:
             row = decided.loc[effect]
             ends = [row["toward"], row["toward_low"], row["toward_high"]]
             marks.append(_effect(row, ends, row["word"], named[effect]))
             continue
-        study, unit, reference, sign = effect
-        rows = planned().query("study == @study and unit == @unit")
+        key, reference, sign = of_table
+        rows = table.read().query("key == @key")
         for _, row in rows.iterrows():
             ends = row[["estimate", "low", "high"]].astype(float)
             value, *ends = sign * (ends - reference) / row["margin"]
             ends = [value, *sorted(ends)]
-            marks.append(_effect(row, ends, row["outcome"], named[f"{study} {unit}"]))
+            marks.append(_effect(row, ends, row["outcome"], named[effect]))
     return marks
 
 
 def studies() -> list[str]:
     """The studies of the effects."""
-    keys = claims.read().set_index("claim")["key"]
-    return [
-        keys[effect].partition("/")[0] if isinstance(effect, str) else effect[0]
-        for effect in EFFECTS
-    ]
+    claimed = claims.read().set_index("claim")["key"]
+    keys = [claimed[effect] if entry is None else entry[0] for effect, entry in EFFECTS.items()]
+    return [key.partition("/")[0] for key in keys]
 
 
 def _effect(row: pd.Series, ends: Sequence[float], word: str, name: str) -> dict[str, Any]:
@@ -114,13 +121,8 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     words = frame.loc[frame["panel"] == "c", "word"].value_counts()
     counts = {word.replace(" ", "_"): int(words.get(word, 0)) for word in OUTCOME_LOOKS}
     means = {f"{side}_mean": sums[side].mean() for side in SIDES}
-    counts |= {"effects": int(words.sum()), "planned": len(planned())}
+    counts |= {"effects": int(words.sum())}
     return {"head": head, "gap": gap, **counts, **means}
-
-
-def planned() -> pd.DataFrame:
-    """The rows of every planned effect in the table of results."""
-    return table.read().query("planned == 'primary'")
 
 
 def _sums(frame: pd.DataFrame) -> pd.DataFrame:

@@ -72,8 +72,8 @@ def claim(name: str) -> str:
 
 
 def gallery() -> list[dict[str, Any]]:
-    """Return what stands of each figure and table in figures/: title, caption, picture, study, files
-    and the line of LaTeX; of one that was not run, the reason.
+    """Return what stands of each figure and table in figures/: title, caption, picture, study and
+    files; of one that was not run, the reason.
     """
     text = (paths.figures() / "manifest.json").read_text(encoding="utf-8")
     manifest = json.loads(text)
@@ -96,11 +96,7 @@ def gallery() -> list[dict[str, Any]]:
 
 def _shown(name: str, entry: dict[str, Any]) -> dict[str, Any]:
     files = sorted(entry["files"])
-    latex = rf"\input{{{name}.tex}}"
-    picture = ""
-    if f"{name}.pdf" in files:
-        latex = rf"\includegraphics[width=\linewidth]{{{name}.pdf}}"
-        picture = f"{name}.png"
+    picture = f"{name}.png" if f"{name}.pdf" in files else ""
     return {
         "title": entry["title"],
         "caption": entry["caption"],
@@ -108,7 +104,6 @@ def _shown(name: str, entry: dict[str, Any]) -> dict[str, Any]:
         "picture": picture,
         "study": _studies(entry),
         "files": files,
-        "latex": latex,
         "reason": "",
     }
 
@@ -120,7 +115,7 @@ def _studies(entry: dict[str, Any]) -> str:
 
 
 def notebooks() -> dict[str, dict[str, str]]:
-    """Return name -> question, reads, writes, minutes, runtime of every notebook: texts/notebooks.yaml."""
+    """Return name -> question, minutes, runtime of every notebook: texts/notebooks.yaml."""
     about = typed_by_hand.read(folder() / "notebooks.yaml")
     names = sorted(path.stem for path in (paths.root() / "notebooks").glob("*.ipynb"))
     return {name: about[name] for name in names}

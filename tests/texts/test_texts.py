@@ -55,6 +55,7 @@ NAMES = (
     r'<source media="[^"]*"',
     r"\b90 % of the questions",
     r"\bat most 4,000\b",
+    r"\b[Aa]t 128 tokens\b",
     r"\b4\s+layers, width 64\b",
     # years and licences
     r"\bEMNLP \d{4}\b",
