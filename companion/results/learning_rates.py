@@ -36,7 +36,7 @@ def rows() -> Iterator[Row]:
     study = Study(design.NAME, (), plan.studies()[design.NAME])
     first_analysis = planned.primary.analyses[0]
     for planned_as, readings in (
-        ("primary", learning.primary(made)[-1:]),
+        ("primary", learning.decided(made)),
         ("secondary", learning.secondaries(made)),
     ):
         for reading in readings:

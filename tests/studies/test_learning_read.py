@@ -124,6 +124,16 @@ def test_between_two_analyses_only_the_first_is_read():
     assert read.primary(study) == []
 
 
+@pytest.mark.parametrize(
+    ("gap", "spread", "n"), [(-0.3, 0.1, 12), (-0.17, 0.2, 24), (0.0, 0.5, 24)]
+)
+def test_the_first_analysis_with_an_outcome_decides(gap, spread, n):
+    study = study_of(rate_times() | pairs(gap, spread, seed=3))
+    (reading,) = read.decided(study)
+    assert reading.row.n == n
+    assert read.decided(study_of(rate_times())) == []
+
+
 def test_runs_that_never_learn_count_with_the_last_step_and_are_named():
     times = rate_times() | pairs(-0.3)
     never = Run(64, "original", 0.002, 43)

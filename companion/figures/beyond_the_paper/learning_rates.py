@@ -104,7 +104,7 @@ def ratio_rows(study: read.Study) -> Iterator[tuple[Any, ...]]:
 
     Line 0 is the primary contrast. One over fewer seeds than the first analysis has is left out.
     """
-    lines = [(0, reading) for reading in read.primary(study)[-1:]]
+    lines = [(0, reading) for reading in read.decided(study)]
     lines += enumerate(read.secondaries(study), 1)
     for line, reading in lines:
         ratio = reading.row

@@ -153,6 +153,15 @@ def primary(study: Study) -> list[Reading]:
     return readings
 
 
+def decided(study: Study) -> list[Reading]:
+    """Return the reading of the primary contrast that decides: the first one with an outcome, or the
+    last that there is; none before the first analysis.
+    """
+    readings = primary(study)
+    outcomes = [reading for reading in readings if reading.outcome]
+    return outcomes[:1] or readings[-1:]
+
+
 def _at_analysis(planned: Learning, compared: Ratio | None, n: int) -> Reading:
     """Read the primary contrast at an analysis of so many seeds."""
     analyses, margin = planned.primary.analyses, planned.primary.margin
