@@ -27,6 +27,7 @@ from companion.setup.studies import (
     load_study,
 )
 from companion.statistics.estimates import BESIDE
+from saobp.measure.command import show
 
 # their records hold nothing that the others do not
 SUMMARIES = ("10-tables", "11-figures")
@@ -80,12 +81,12 @@ def publish(study_name: str) -> None:
         for path, record in runs.items():
             record = records.move_answers(record, target / path.name)
             paths.write_text(target / path.name, records.as_text(record))
-    print(
+    show(
         f"{len(files)} records in {tracked}, in place of any that were there: `git status` names what is gone"
     )
     rebuild()
     if name == EXAM:
-        print(
+        show(
             "notebook 12 shows these records: run `make reproduce` and `make notebooks`, or `make test` goes red"
         )
 
@@ -118,11 +119,11 @@ def rebuild() -> None:
     gone = figures.remove(paths.figures(), before, written)
     pages = [paths.write_text(path, text) for path, text in fill.pages().items()]
     texts = ", ".join(str(path.relative_to(paths.root())) for path in pages)
-    print(
+    show(
         f"{len(written)} files in {paths.figures()}, from {paths.results(shown_study())}; texts: {texts}"
     )
     if gone:
-        print(f"removed, for nothing draws them any more: {', '.join(gone)}")
+        show(f"removed, for nothing draws them any more: {', '.join(gone)}")
 
 
 def draw(folder: Path) -> list[Path]:

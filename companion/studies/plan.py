@@ -17,6 +17,7 @@ from pydantic_core import to_jsonable_python
 from companion import records
 from companion.setup import environment, paths, typed_by_hand
 from companion.setup.recipes import Positive
+from saobp.measure.command import OneLine
 
 # of a record: its name, what makes it at a path, working in a folder, and the recipe that its
 # metrics tell, or {}
@@ -148,7 +149,8 @@ def command(
     where = click.Path(path_type=Path)
 
     @click.command(
-        help="Make every record that is not there yet; several of these commands share the work."
+        cls=OneLine,
+        help="Make every record that is not there yet; several of these commands share the work.",
     )
     @click.option("--plan", type=where, default=file, help="data/plan/*.yaml")
     @click.option(

@@ -36,7 +36,7 @@ from companion.setup.sizes_and_strengths import SIZES, body_parameters, strength
 from companion.setup.studies import Study, load_study
 from companion.training import architectures, checkpoints, regularizers, trainer
 from companion.training.watch import TrainingFailed
-from saobp.measure.command import visible
+from saobp.measure.command import OneLine, visible
 
 WIKITEXT = "Salesforce/wikitext"
 # of the second, rare words read <unk>
@@ -219,7 +219,7 @@ def answers(
     return results, splits
 
 
-@click.command()
+@click.command(cls=OneLine)
 @click.option("--study", "study_name", required=True)
 @click.option("--model", required=True)
 @click.option("--algorithm", required=True)

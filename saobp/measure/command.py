@@ -35,16 +35,28 @@ def main(arguments: list[str] | None = None) -> int:
         with contextlib.suppress(AttributeError, OSError):
             # "−" or "λ" on a terminal that has neither
             stream.reconfigure(errors="replace")
+    words = sys.argv[1:] if arguments is None else arguments
+    return answer(saobp, arguments, "saobp", "measure" if words[:1] == ["inspect"] else "study")
+
+
+def answer(
+    command: click.Command, arguments: list[str] | None, name: str | None, extra: str
+) -> int:
+    """Run a command under a name, click's own if it has none, and return its exit code.
+
+    An error for people is one line on stderr, without control characters. `extra` is what installs
+    what may be missing.
+    """
     try:
         check_home()
-        return saobp.main(arguments, "saobp", standalone_mode=False) or 0
+        return command.main(arguments, name, standalone_mode=False) or 0
     # Ctrl-C
     except click.Abort:
         return 130
     except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else "saobp"
+        path = error.ctx.command_path if error.ctx else "saobp"
         message, code = (
-            f"{error.format_message().rstrip('.')}; `{command} --help` lists the options",
+            f"{error.format_message().rstrip('.')}; `{path} --help` lists the options",
             error.exit_code,
         )
     # a run that failed
@@ -53,17 +65,31 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if not error.name or error.name.partition(".")[0] in ("saobp", "companion"):
             raise
-        extra = (
-            "measure"
-            if (sys.argv[1:] if arguments is None else arguments)[:1] == ["inspect"]
-            else "study"
-        )
         message, code = f"{error.name} is not installed: pip install 'saobp[{extra}]'", 2
     except (OSError, ValueError) as error:
-        name, code = getattr(error, "filename", None), 2
-        message = f"{name}: {error.strerror}" if name else str(error)
+        file, code = getattr(error, "filename", None), 2
+        message = f"{file}: {error.strerror}" if file else str(error)
     print(f"saobp: {visible(message)}", file=sys.stderr)
     return code
+
+
+class OneLine(click.Command):
+    """A command of its own, as `python -m companion.studies.learning.run`: its errors are those of
+    `saobp`.
+    """
+
+    def main(
+        self,
+        args: list[str] | None = None,
+        prog_name: str | None = None,
+        *others: Any,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command; by itself it ends the process, as click's do."""
+        if standalone_mode:
+            sys.exit(answer(self, args, prog_name, "study"))
+        return super().main(args, prog_name, *others, standalone_mode=False, **extra)
 
 
 def return_large_blocks() -> bool:

@@ -26,6 +26,7 @@ from companion.studies.learning import arms, design
 from companion.studies.learning.batches import batches
 from companion.studies.learning.design import Learning, Run
 from companion.training import departures, trainer
+from saobp.measure.command import OneLine, show
 
 
 def encoder(planned: Learning, stories: MultiHop, run: Run) -> nn.Module:
@@ -96,7 +97,7 @@ def record(planned: Learning, run: Run, path: Path, folder: Path) -> None:
     """Make the record of one run at `path`; `folder` is its own, for the time that it runs."""
     begun = folder / "begun"
     if begun.exists():
-        click.echo(f"{run.name} was cut: it begins again from its seed")
+        show(f"{run.name} was cut: it begins again from its seed")
     begun.touch()
     torch.set_num_threads(1)
     parameters = {"width": run.width, "arm": run.arm, "rate": run.rate, "seed": run.seed}
@@ -108,7 +109,7 @@ def record(planned: Learning, run: Run, path: Path, folder: Path) -> None:
     made.save(path, metrics, departures=apart, precision="fp32")
     begun.unlink()
     last = metrics["curve"][-1]["step"]
-    click.echo(f"{run.name}: {last} steps, {1000 * metrics['seconds']:.0f} ms each")
+    show(f"{run.name}: {last} steps, {1000 * metrics['seconds']:.0f} ms each")
 
 
 def entries(planned: Learning, runs: list[Run], only: str) -> list[plan.Entry]:
@@ -142,7 +143,9 @@ def share_all(planned: Learning, out: Path, only: str) -> None:
         raise ValueError(f"--only {only}: the plan has no run of such a name, arm or rate")
 
 
-@click.command(help="Make every record that is not there yet; several commands share the work.")
+@click.command(
+    cls=OneLine, help="Make every record that is not there yet; several commands share the work."
+)
 @click.option("--plan", "file", type=click.Path(path_type=Path), default=plan.file)
 @click.option(
     "--out",

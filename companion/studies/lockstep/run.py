@@ -28,6 +28,7 @@ from companion.studies import plan
 from companion.studies.lockstep import design, text
 from companion.studies.lockstep.design import Lockstep
 from companion.training import architectures, departures, trainer
+from saobp.measure.command import OneLine, show
 
 # seconds of a trial, of which the timing takes a ninth as in the plan
 TRIAL_SECONDS = 240
@@ -295,7 +296,7 @@ class Saving:
             for learner in group.learners:
                 loss = learner.curve[-1]["loss"]
                 losses.append(f"{group.seed} {learner.arm} {loss:.4f}")
-        click.echo(f"step {course.step}, {seconds:.0f} s: {', '.join(losses)}")
+        show(f"step {course.step}, {seconds:.0f} s: {', '.join(losses)}")
 
     def _write(self, group: Group, course: Course, falls: dict[str, Any]) -> None:
         branches = []
@@ -335,7 +336,7 @@ def run(planned: Lockstep, file: Path, out: Path, trial: float | None) -> dict[s
         parameters = {"model": planned.model, "seed": seed}
         trunks[seed] = records.Run("branched", study_name=design.NAME, parameters=parameters)
     speed = measured_speed(place, planned.timing)
-    click.echo(f"{speed:.0f} tokens per second")
+    show(f"{speed:.0f} tokens per second")
     arms = planned.arms if trial else design.arms_at(planned, speed)
     about = {"speed": speed, "seconds": planned.seconds, "trial": bool(trial)}
     about |= {"sources": held_out.about["sources"], "text_tokens": train.tokens}
@@ -344,7 +345,7 @@ def run(planned: Lockstep, file: Path, out: Path, trial: float | None) -> dict[s
     for group in groups:
         loss = group.trunk["curve"][-1]["loss"]
         word = "has started to learn" if loss < STARTED else "has not started to learn"
-        click.echo(f"trunk {group.seed}, step {start}: {loss:.4f} nats, it {word}")
+        show(f"trunk {group.seed}, step {start}: {loss:.4f} nats, it {word}")
     data = corpora.provenance(None, train, held_out)
     save = Saving(place, out, list(arms), trunks, about, data)
     course = continue_branches(place, groups, start, (1 - planned.trunk_share) * left, save)
@@ -378,7 +379,9 @@ def prepared(
     return Place(planned, tokenizer, device, tokens, measure)
 
 
-@click.command(help="Train the branches of the study in step, and leave one record a trunk.")
+@click.command(
+    cls=OneLine, help="Train the branches of the study in step, and leave one record a trunk."
+)
 @click.option("--text", "file", type=click.Path(path_type=Path), required=True)
 @click.option(
     "--out",
@@ -405,7 +408,7 @@ def main(file: Path, out: Path, plan_file: Path, trial: float | None, seconds: i
         summary = run(planned, file, out, trial)
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None
-    click.echo(f"ended at step {summary['steps']}, the rate fell from step {summary['falls_at']}")
+    show(f"ended at step {summary['steps']}, the rate fell from step {summary['falls_at']}")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from companion.data.tokenizers import make_tokenizer
 from companion.studies import plan
 from companion.studies.lockstep import design
 from companion.studies.lockstep.design import Lockstep
+from saobp.measure.command import OneLine, show
 
 
 def content(planned: Lockstep) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def read(planned: Lockstep, file: Path) -> tuple[PreTrainedTokenizerBase, Blocks
     return tokenizer, train, held_out
 
 
-@click.command(help="Write the text of the study to one file of tokens.")
+@click.command(cls=OneLine, help="Write the text of the study to one file of tokens.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--tokens", type=click.IntRange(1), help="of the text; the plan's without it")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), default=plan.file)
@@ -90,7 +91,7 @@ def main(file: Path, tokens: int | None, plan_file: Path) -> None:
         write(planned, sources.resolve("hub"), file)
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None
-    click.echo(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
+    show(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from companion.studies import plan
 from companion.training import devices
 from companion.training.departures import differs
 from companion.training.trainer import quiet
+from saobp.measure.command import show
 from saobp.measure.gtd_and_entropy import attention_entropy, column_mass_maximum, gtd, sparsity
 from saobp.models import public
 from saobp.models.apply import raw_attentions
@@ -214,7 +215,7 @@ def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
     def measured(place: str | int, strength: float) -> dict[str, Any]:
         predicted = cosines()
         score = spearman(predicted, gold)
-        print(place, strength, f"{score:.2f}", flush=True)
+        show(f"{place} {strength} {score:.2f}")
         return {
             "layer" if isinstance(place, int) else "factor": place,
             "strength": strength,

@@ -21,6 +21,7 @@ from companion.studies.spare import passages
 from companion.studies.spare.run import ORIGINAL, not_trained, put_on
 from companion.studies.spare.sections import Arm, Decoder, Dose, Spare
 from companion.training.trainer import quiet
+from saobp.measure.command import show
 from saobp.measure.gtd_and_entropy import attention_entropy, column_mass_maximum
 from saobp.models import public
 from saobp.models.apply import raw_attentions
@@ -103,7 +104,7 @@ def run(
         of_length = MODELS[model](network, batches, strength)
         cells += [{"length": length, "passage": n} | cell for n, cell in enumerate(of_length)]
         harm = np.mean([cell["harm"] for cell in of_length])
-        print(path.stem, length, f"{harm:.4f}", flush=True)
+        show(f"{path.stem} {length} {harm:.4f}")
     metrics = {"cells": cells, "sources": [part.source for part in chosen]}
     data = {"source": source.name, "splits": splits}
     departures = [not_trained(model, note)]

@@ -22,6 +22,7 @@ from companion.studies.spare import factors, passages, similarity
 from companion.studies.spare.sections import Arm, Decoder, Encoder, Spare
 from companion.training.departures import differs
 from companion.training.trainer import quiet
+from saobp.measure.command import show
 from saobp.models import public
 
 ORIGINAL = Arm(factor="none")
@@ -88,7 +89,7 @@ def run_encoder(design: Encoder, form: Form, path: Path, folder: Path) -> dict[s
         rounded = np.round(cosines[task], 6)
         value = similarity.score(task, rounded, pairs.gold)
         scores[task] = {"score": value, "pairs": len(pairs.gold), "cosines": rounded.tolist()}
-        print(path.stem, task, f"{value:.2f}", flush=True)
+        show(f"{path.stem} {task} {value:.2f}")
     data = {"source": source.name, "splits": [pairs.split for pairs in sets.values()]}
     return run.save(
         path, {"sets": scores}, data=data, departures=[not_trained("minilm")], precision="fp32"
@@ -150,7 +151,7 @@ def run_decoder(design: Decoder, form: Form, path: Path, folder: Path) -> dict[s
     for length in form.lengths:
         chosen = passages.blocks(design, parts, length)
         losses = block_losses(decoder.model, chosen)
-        print(path.stem, length, f"{np.mean(losses):.4f}", flush=True)
+        show(f"{path.stem} {length} {np.mean(losses):.4f}")
         blocks[str(length)] = {"losses": losses, "sources": [block.source for block in chosen]}
     return run.save(
         path,
