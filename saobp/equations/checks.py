@@ -79,8 +79,9 @@ def check_factor(factor: str) -> None:
 def check_strength(strength: float | Tensor, heads: tuple[int, ...] | None = None) -> None:
     """Refuse a strength that is not a finite number >= 0, or a tensor of such, with a ValueError.
 
-    `heads` is the leading shape (..., heads) that a tensor has to broadcast to; None skips that
-    check.
+    A tensor may be learned, and training may leave NaN or infinity in it: these pass, and give NaN
+    or the strongest messages that there are. `heads` is the leading shape (..., heads) that a tensor
+    has to broadcast to; None skips that check.
     """
     if isinstance(strength, Tensor):
         _check_strengths(strength, heads)
@@ -111,10 +112,8 @@ def _check_strengths(strength: Tensor, heads: tuple[int, ...] | None) -> None:
     # reading them would break the graph
     if values_hidden():
         return
-    if not bool(((strength >= 0) & strength.isfinite()).all()):
-        raise ValueError(
-            "strength must be finite and not negative; the tensor holds an entry that is not"
-        )
+    if bool((strength < 0).any()):
+        raise ValueError("strength must not be negative; the tensor holds an entry that is")
 
 
 def check_shape(attention: Tensor) -> None:
@@ -156,7 +155,7 @@ def check_rows(
     keys, by ValueError.
 
     `visible` is True where a real query may look at a real key. Rows of padded queries are not
-    looked at.
+    looked at, and rows with NaN pass.
     """
     if attention.dtype not in ROW_TOLERANCE or not attention.numel():
         given = f"{attention.dtype} {tuple(attention.shape)}"
@@ -166,11 +165,12 @@ def check_rows(
     tolerance = ROW_TOLERANCE[attention.dtype]
     rows = visible.any(-1)
     seen = attention.detach().masked_fill(~visible, 0)
-    if not bool((seen >= 0).all()):
-        raise ValueError("attention must hold probabilities; it has a negative or undefined entry")
+    if bool((seen < 0).any()):
+        raise ValueError("attention must hold probabilities; it has a negative entry")
 
     def off(values: Tensor) -> float:
-        return ((values.sum(-1, dtype=torch.float64) - 1).abs() * rows).max().item()
+        gaps = (values.sum(-1, dtype=torch.float64) - 1).abs() * rows
+        return gaps.masked_fill(gaps.isnan(), 0).max().item()
 
     if not (gap := off(seen)) <= tolerance:
         if causal and off(attention.detach()) <= tolerance:

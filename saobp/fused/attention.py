@@ -214,13 +214,15 @@ def fused(
     """Refine and attend in tiles; rows of padded queries are left undefined."""
     wide = torch.promote_types(query.dtype, torch.float32)
     if isinstance(strength, Tensor) and strength.numel() == 1 and not strength.requires_grad:
-        strength = float(strength)
+        number = float(strength)
+        # NaN stays a tensor: a number is compared with limits
+        strength = strength if math.isnan(number) else number
     if isinstance(strength, Tensor):
         strength = strength.to(query.device, wide).clamp(max=SATURATION)
         signed = signed_strength(
             factor, strength.reshape(()) if strength.numel() == 1 else strength
         )
-        strongest, change = float(strength.detach().max()), None
+        strongest, change = float(strength.detach().nan_to_num(0).max()), None
     else:
         strongest = min(float(strength), SATURATION)
         signed = signed_strength(factor, strongest)

@@ -26,8 +26,8 @@ def commands() -> dict[str, click.Command]:
         path = Path(module.module_finder.path, *module.name.split(".")[-1:])
         file = path / "__init__.py" if module.ispkg else path.with_suffix(".py")
         if "@click.command" in file.read_text() and module.name not in listed:
-            found = vars(import_module(module.name)).values()
-            listed[module.name] = next(one for one in found if isinstance(one, click.Command))
+            names = vars(import_module(module.name)).values()
+            listed[module.name] = next(name for name in names if isinstance(name, click.Command))
     return listed
 
 
@@ -35,7 +35,7 @@ COMMANDS = commands()
 
 
 def test_every_command_is_found_and_answers_in_one_line():
-    assert len(COMMANDS) >= 6 and {"companion.studies.learning.read"} < COMMANDS.keys()
+    assert len(COMMANDS) >= 6 and {"companion.studies.learning.run"} < COMMANDS.keys()
     assert all(isinstance(command, OneLine) for command in COMMANDS.values())
 
 
@@ -72,6 +72,6 @@ def test_a_command_of_saobp_writes_control_characters_of_an_error_out(name, caps
 
 def test_a_command_by_itself_ends_as_those_of_click_do(capsys):
     with pytest.raises(SystemExit) as stopped:
-        COMMANDS["companion.studies.learning.read"](["--help"])
+        COMMANDS["companion.studies.learning.run"](["--help"])
     assert stopped.value.code == 0 and "--plan" in capsys.readouterr().out
-    assert "companion.studies.learning.read" in sys.modules
+    assert "companion.studies.learning.run" in sys.modules
