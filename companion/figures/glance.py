@@ -217,7 +217,7 @@ def _effects(ax: Axes, frame: pd.DataFrame, *, beside: bool) -> None:
     ax.grid(visible=False)
     # on the left there is room for names
     axis = style.heading("glance", "axis" if beside else "axis in a column")
-    ax.set(xlim=(-REACH - 1 if beside else -REACH, REACH), xlabel=axis)
+    ax.set(xlim=(-REACH - 4 if beside else -REACH, REACH), xlabel=axis)
     handles = outcome_handles(frame, 1.6)
     columns = len(handles) if beside else 3
     ax.figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=6.5)
