@@ -17,7 +17,6 @@ NO_NUMBERS = re.compile(r"\$\$.*?\$\$|\$[^$]*\$|`[^`]*`|\]\([^)]*\)|Section [\d.
 # decimals of a notebook's text that the paper prints, a picture shows, or everybody knows
 ELSEWHERE = {
     "01-derivation": {"22.7"},
-    "02-variants": {"0.17", "1.3"},
     "03-diagnostics": {"0.43", "0.85"},
     "06-attention": {"0.43"},
 }

@@ -20,7 +20,7 @@ import saobp  # noqa: F401  a refined checkpoint comes back refined only where s
 from companion.data.encoding import collator, encode
 from companion.data.sources import Source
 from companion.data.task_rows import Task, load_task
-from companion.evaluation.heldout import curve, flow, measuring
+from companion.evaluation.heldout import SHOWN, curve, flow, measuring
 from companion.evaluation.scoring import floor, score
 from companion.records import finite
 from companion.records.schema import Failed
@@ -31,8 +31,6 @@ from companion.training import checkpoints
 from companion.training.trainer import arguments_of, quiet
 from companion.training.watch import FollowHeldOut, Progress, StopAtNaN
 
-# items of the reported split whose attention is followed
-SHOWN = 16
 HEADS = {
     "choice": transformers.AutoModelForMultipleChoice,
     "span": transformers.AutoModelForQuestionAnswering,

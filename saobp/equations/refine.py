@@ -53,6 +53,7 @@ def refine(
 
     Args:
         attention: Probabilities (..., L, L), rows are queries and sum to 1, before dropout.
+            A row that holds NaN stays without a number.
         factor: "high" (Eq. 7), "low" (Eq. 16), "elemmul" (Eq. 15), "none", or a control: "sinkhorn"
             (columns
             divided by their sums), "uniform" (mixed with uniform attention to the entropy of

@@ -143,7 +143,7 @@ def test_the_command_keeps_the_encoder_s_record_where_the_decoder_is_not_there_a
         told = CliRunner().invoke(command, ["--out", str(encoder.parent), *asked])
         assert (told.exit_code, len(told.output.splitlines())) == (code, code)
     assert (
-        told.output.startswith("Error: nowhere/*.gguf: not there")
+        told.output.startswith("saobp: nowhere/*.gguf: not there")
         and encoder.read_text() == "the encoder's"
     )
     assert [*encoder.parent.iterdir()] == [encoder]

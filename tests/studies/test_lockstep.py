@@ -261,7 +261,7 @@ def test_what_cannot_be_run_is_refused_in_one_line_and_leaves_nothing(
     options = [option for option in options if option not in ("--kept", "--large")]
     result = asked("--text", file, "--out", out, *options)
     assert result.exit_code == 1 and re.search(message, result.output), result.output
-    assert result.output.splitlines()[-1].startswith("Error: ")
+    assert result.output.splitlines()[-1].startswith("saobp: ")
     assert sorted(out.glob("*")) == before
 
 

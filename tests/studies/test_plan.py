@@ -169,7 +169,7 @@ def test_a_command_makes_the_records_that_are_not_there_each_in_its_folder_and_t
         refused = CliRunner().invoke(command, [*asked, pattern])
         assert (
             refused.exit_code == 1
-            and refused.output.startswith("Error: ")
+            and refused.output.startswith("saobp: ")
             and said in refused.output
         )
         assert len(refused.output.splitlines()) == 1
