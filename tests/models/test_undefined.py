@@ -44,9 +44,18 @@ def test_no_call_is_refused_for_a_number_in_its_activations(factor, call, undefi
 @pytest.mark.parametrize("undefined", [float("nan"), float("inf")])
 def test_no_call_is_refused_for_a_learned_strength(call, undefined):
     model = decoder("high", learn="head")
-    for name, parameter in model.named_parameters():
-        if "strength" in name:
-            parameter.data.fill_(undefined)
+    learned = [value for name, value in model.named_parameters() if "saobp" in name]
+    assert len(learned) == 2
+    for value in learned:
+        value.data.fill_(undefined)
     with torch.no_grad():
         logits = model(torch.arange(8)[None], **CALLS[call]).logits
-    assert logits.shape == (1, 8, 30)
+    assert logits.isnan().any() or undefined == float("inf"), "infinity is the strongest message"
+
+
+def test_a_strength_that_is_no_number_is_of_its_head_alone():
+    query = torch.randn(1, 2, 8, 4, generator=torch.Generator().manual_seed(0))
+    strength = torch.tensor([float("nan"), 0.2])
+    received = saobp.saobp_attention(query, query, query, factor="high", strength=strength)
+    assert received[:, 0].isnan().all()
+    assert received[:, 1].isfinite().all()
