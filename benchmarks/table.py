@@ -11,20 +11,23 @@ import pandas as pd
 
 from companion.figures import style
 from companion.records import tracked
-from companion.results import written
 from companion.results.times import COMPILED, TORCH
 from companion.setup.paths import write_text
 from companion.setup.studies import ALTERNATIONS
 
 HERE = Path(__file__).parent
 MARK = "<!-- table: written by table.py -->\n"
-NUMBERS, END = "<!-- numbers: written by table.py -->\n", "<!-- end of numbers -->\n"
-FIRST = {
-    "a training step with dropout, 32 × 128 tokens, CPU": "training-step-with-dropout-32-x-128",
-    "a training step without dropout, 32 × 128 tokens, CPU": "training-step-without-dropout-32-x-128",
-    "inference, 1 × 128 tokens, CPU": "inference-1-x-128",
+INFERENCE, WITHOUT, WITH = "inference", "training", "training with dropout"
+PHASES = {"inference": INFERENCE, "train_no_dropout": WITHOUT, "train": WITH}
+ORDER = {work: place for place, work in enumerate(PHASES.values())}
+ON_A_CPU = {
+    (COMPILED, 1): "CPU, 1 thread",
+    (COMPILED, 2): "CPU, 2 threads",
+    (TORCH, 2): "CPU, 2 threads, no compiler",
 }
-"""What README.md begins with, by the endpoints of the planned study of cost."""
+ON_A_GPU = {"forward": INFERENCE, "forward_and_backward": WITHOUT}
+PLACES = (*ON_A_CPU.values(), "GPU, bfloat16", "GPU, float32")
+CELL = ["work", "sequences", "length", "where", "ratio"]
 DIRECTIONS = {"forward": "forward", "forward_and_backward": "forward + backward"}
 ALONE = ("attention", "gpu")
 GPU_LENGTHS = (128, 4096)
@@ -59,58 +62,52 @@ def attention_alone(name: str) -> pd.DataFrame:
 
 
 def table() -> str:
-    """Tabulate High's time over plain attention's."""
+    """Tabulate High's time over plain attention's: a whole BERT-Mini on a CPU, attention alone on a
+    GPU.
+    """
     frame = pd.concat([on_a_cpu(), on_a_gpu()], ignore_index=True)
-    frame["sequences × tokens"] = [f"{row.sequences} × {row.length}" for row in frame.itertuples()]
-    frame["setting"] = frame["setting"].str.replace("train_no_dropout", "training without dropout")
-    frame["setting"] = frame["setting"].str.replace("train,", "training with dropout,")
-    frame = frame.rename(columns={"ratio": "× plain"})
-    return frame[["setting", "sequences × tokens", "× plain"]].to_markdown(
-        index=False, floatfmt=".2f"
+    wide = frame.pivot(index=["work", "length", "sequences"], columns="where", values="ratio")
+    wide = wide.sort_index(
+        key=lambda level: level.map(ORDER.get) if level.name == "work" else level
+    )
+    wide.index = [f"{work}, {sequences} × {length}" for work, length, sequences in wide.index]
+    shown = wide[[*PLACES]].map("{:.2f}".format).replace("nan", "–")
+    return (
+        shown.rename_axis("sequences × tokens")
+        .reset_index()
+        .to_markdown(
+            index=False, disable_numparse=True, colalign=("left", *["right"] * len(PLACES))
+        )
     )
 
 
 def on_a_cpu() -> pd.DataFrame:
-    """Return High's time over Original's in each setting of the planned study: setting, sequences,
-    length, ratio, the larger one of both thread counts.
+    """Return High's time over Original's in each setting of the planned study: work, sequences,
+    length, where, ratio.
     """
     rows = []
     for record in tracked.select(ALTERNATIONS, "alternations"):
         timed = record["parameters"]
-        phase, passes = timed["phase"], timed.get("passes", TORCH)
-        if passes in (COMPILED, TORCH):
+        phase, threads, passes = timed["phase"], timed["threads"], timed.get("passes", TORCH)
+        where = ON_A_CPU.get((passes, threads))
+        if where:
             ratio = record["metrics"]["ways"]["high"][phase]["ratio"]["median"]
-            place = (phase, timed["length"], timed["sequences"], f"{phase}, {passes}")
-            rows.append((*place, ratio))
-    keys = ["phase", "length", "sequences", "setting"]
-    frame = pd.DataFrame(rows, columns=[*keys, "ratio"])
-    return frame.groupby(keys, as_index=False)["ratio"].max()
+            rows.append((PHASES[phase], timed["sequences"], timed["length"], where, ratio))
+    return pd.DataFrame(rows, columns=CELL)
 
 
 def on_a_gpu() -> pd.DataFrame:
     """Return High's time over the fused kernel's on a GPU, attention alone, in the device's own
-    time: setting (type and direction), sequences, length, ratio.
+    time: work, sequences, length, where, ratio.
     """
     rows = []
-    for key, direction in DIRECTIONS.items():
+    for direction, work in ON_A_GPU.items():
         for row in measured("gpu")["rows"]:
             sequences, _, length, _ = row["shape"]
             if row["way"] == "high" and length in GPU_LENGTHS:
-                setting = f"{row['dtype']}, {direction}"
-                rows.append((setting, sequences, length, row[key]["alone"]["ratio"]))
-    return pd.DataFrame(rows, columns=["setting", "sequences", "length", "ratio"])
-
-
-def first_numbers() -> str:
-    """Tabulate what most readers ask: a whole BERT-Mini, and many and long texts on a GPU."""
-    key = "cost/time-of-{}-2-threads/high-over-original-fused"
-    rows = {title: written.effect(key.format(name)) for title, name in FIRST.items()}
-    forward = on_a_gpu().query("setting == 'bfloat16, forward'").set_index(["sequences", "length"])
-    for sequences, length in ((256, 128), (8, 4096)):
-        title = f"attention alone, {sequences} × {length} tokens, half precision, forward, GPU"
-        rows[title] = f"{forward.at[(sequences, length), 'ratio']:.2f}"
-    frame = pd.Series(rows, name="× plain").rename_axis("High takes").reset_index()
-    return frame.to_markdown(index=False)
+                ratio = row[direction]["alone"]["ratio"]
+                rows.append((work, sequences, length, f"GPU, {row['dtype']}", ratio))
+    return pd.DataFrame(rows, columns=CELL)
 
 
 def figure() -> plt.Figure:
@@ -141,9 +138,6 @@ def main() -> None:
         figure().savefig(HERE / "attention.png", dpi=160)
     readme = HERE / "README.md"
     words = readme.read_text(encoding="utf-8").partition(MARK)[0]
-    before, _, rest = words.partition(NUMBERS)
-    after = rest.partition(END)[2]
-    words = f"{before}{NUMBERS}\n{first_numbers()}\n\n{END}{after}"
     write_text(readme, f"{words}{MARK}\n{table()}\n")
     print(table())
 

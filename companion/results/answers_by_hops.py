@@ -34,6 +34,7 @@ THREE_HOPS = "accuracy on three hops over training"
 KNOWN = Endpoint("three hops known at the end", "runs", of_what="runs")
 DIVIDED = Endpoint("three-hop paths known in part", "runs", of_what="runs")
 STRENGTH = Endpoint("strength in the exam", "nats")
+POSITIONS = Endpoint("positions in the exam", "tokens")
 CHANCE = Endpoint("accuracy by chance", "percent")
 CONTRASTS = (
     ("high", "original"),
@@ -93,6 +94,7 @@ def _of_exam(study: Study, runs: Runs, recipe: dict[str, Any]) -> Iterator[Row]:
                 yield study.level(levels, title, values.mean(), len(values))
     yield from _by_depth(study, runs)
     yield study.level(STRENGTH, "High", recipe["strength"])
+    yield study.level(POSITIONS, "High", recipe["pretrain"]["length"])
     yield study.level(CHANCE, "one of all chains", 100 / runs[0]["chains"])
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 from math import inf, isfinite, nan
 from pathlib import Path
+from string import ascii_lowercase
 
 import pandas as pd
 
@@ -122,9 +123,15 @@ def after_holm() -> pd.DataFrame:
     return frame.assign(stays=frame["p_holm"] < LEVEL)
 
 
+def scopes() -> dict[str, str]:
+    """Return the scopes of the claims by letter, in the order in which they come."""
+    return dict(zip(ascii_lowercase, read()["scope"].dropna().unique()))
+
+
 def linked() -> str:
     """Return the same table for a page: each claim with a link to the section of RESULTS.md that
-    answers it, whether Holm's correction leaves its outcome, and what to do.
+    answers it, its scope's letter in `scopes`, whether Holm's correction leaves its outcome, and
+    what to do.
     """
     frame = read()
     claims = claims_file.read(claims_file.file())
@@ -133,7 +140,8 @@ def linked() -> str:
         claim = claims[row.claim]
         links.append(f"[{row.title}](RESULTS.md#{anchor(claim.question)})")
         advice.append(claim.advice)
-    table = shown(frame.assign(title=links))
+    letters = frame["scope"].map({scope: letter for letter, scope in scopes().items()})
+    table = shown(frame.assign(title=links, scope=letters))
     stays = after_holm()["stays"].map({True: "yes", False: "no"})
     table["After Holm"] = stays.reindex(frame.index).fillna("–")
     table["What to do"] = advice

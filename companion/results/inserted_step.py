@@ -1,6 +1,6 @@
 """Rows of the step put into public models: fine-tuned with it, and as they are."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +26,8 @@ ONE_LAYER = Endpoint("similarity with the step in one layer", "points", 1, of_wh
 LAYERS = {"entropy": "row entropy", "gtd": "GTD", "largest_column_share": "largest column's share"}
 PERPLEXITY = Endpoint("perplexity of a novel", "percent", -1, of_what="paragraphs")
 BLOCKS = Endpoint("loss on Wikipedia", "nats", -1, of_what="blocks")
+ENCODER = "public encoder (MiniLM)"
+DECODER = "public decoder (SmolLM2, 4-bit weights, dequantised)"
 ANSWERS = Endpoint("zero-shot accuracy", "points", 1, of_what="questions")
 
 
@@ -35,11 +37,17 @@ def rows(study: Study) -> Iterator[Row]:
         yield from _fine_tuned(study)
     for run in study.runs(UNTRAINED):
         if run["metrics"].get("similarity"):
-            yield from _similarity(study, run)
-            yield from _layers(study, run)
+            yield from _within(f"{ENCODER}, pairs of STS-B", _similarity(study, run))
+            yield from _within(ENCODER, _layers(study, run))
     if study.runs(UNTRAINED, model="smollm2"):
-        yield from _decoder(study)
-        yield from _novel(study)
+        yield from _within(DECODER, _decoder(study))
+        yield from _within(DECODER, _novel(study))
+
+
+def _within(scope: str, rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield rows of one of the two public models that the plan's scope names together."""
+    for row in rows:
+        yield replace(row, scope=scope)
 
 
 def scores(study: Study) -> pd.DataFrame:

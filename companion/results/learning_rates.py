@@ -49,7 +49,8 @@ def rows() -> Iterator[Row]:
         if compared.endpoint != learning.PLANNED_ENDPOINT:
             endpoint = Endpoint(compared.endpoint, "ratio of steps", -1, reference=1.0)
             estimate = Estimate(compared.estimate, compared.low, compared.high, compared.n)
-            yield study.row(endpoint, _sides(compared.contrast), estimate)
+            row = study.row(endpoint, _sides(compared.contrast), estimate)
+            yield replace(row, scope=_scope(row, [planned.width, *planned.scale.widths]))
 
 
 def _read(study: Study, reading: learning.Reading, planned: str) -> Row:
@@ -73,6 +74,18 @@ def _read(study: Study, reading: learning.Reading, planned: str) -> Row:
         outcome=WORDS.get(reading.outcome, ""),
         note=never,
     )
+
+
+def _scope(row: Row, widths: list[int]) -> str:
+    """Return the scope of a row: the plan's, with the width, or the widths, that the row is of."""
+    usual = f"width {widths[0]}"
+    _, named, width = row.endpoint.rpartition(", width ")
+    if named:
+        return row.scope.replace(usual, f"width {width}")
+    if "width" in row.endpoint:
+        listed = ", ".join(map(str, widths[:-1]))
+        return row.scope.replace(usual, f"widths {listed} and {widths[-1]}")
+    return row.scope
 
 
 def _sides(contrast: str) -> str:

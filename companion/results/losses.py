@@ -49,6 +49,7 @@ UNLIKE = Endpoint("strengths", "strengths", of_what="strengths")
 PARAMETERS = Endpoint("parameters", "million")
 TOKENS = Endpoint("tokens read", "million")
 STRENGTH = Endpoint("strength", "nats")
+LENGTH = Endpoint("tokens of a text", "tokens")
 SEQUENCES = Endpoint("held-out sequences", "sequences")
 
 
@@ -91,6 +92,8 @@ def _losses(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[Row]:
     yield study.level(PARAMETERS.of(suffix), "largest", parameters / 1e6, model=model)
     yield study.level(TOKENS.of(suffix), "most", tokens / 1e6, model=model)
     yield study.level(STRENGTH.of(suffix), "High", strength, model=model)
+    length = metrics[0]["recipe"]["length"]
+    yield study.level(LENGTH.of(suffix), "High", length, model=model)
     yield study.level(SEQUENCES.of(suffix), "measured", sequences, model=model)
 
 

@@ -30,7 +30,7 @@ def template(name: str) -> Template:
     """Return a template of the folder with what it may call: numbers by key, and lists of data."""
     environment = captions.environment(FileSystemLoader(folder()))
     numbers = (written.effect, written.value, written.size, written.count, written.n)
-    words = (written.outcome, written.expect, claims.linked, claims.after_holm)
+    words = (written.outcome, written.expect, claims.linked, claims.scopes, claims.after_holm)
     for function in (*numbers, *words, tracked.study, notebooks, gallery):
         environment.globals[function.__name__] = function
     environment.globals |= {"row": table.find}

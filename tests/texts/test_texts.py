@@ -29,6 +29,7 @@ PAGES = [
     "data/README.md",
     "figures/README.md",
     "notebooks/README.md",
+    "notebooks/studies/README.md",
 ]
 # a number alone is no code
 MERE = r"[-+−\d.,%\s]*"

@@ -1,4 +1,4 @@
-"""Pictures of a cost run: each way's time over Original's, and attention alone against length."""
+"""The picture of attention alone against length: time and memory."""
 
 from collections.abc import Sequence
 from math import isnan
@@ -25,26 +25,6 @@ COLUMNS = [
     "kernel",
     *(name + end for name in MEASURED for end in ("", "_low", "_high")),
 ]
-
-
-def times(ways: dict[str, dict[str, Any]]) -> Figure:
-    """Draw each way's time over Original's, a panel a phase: the median and, as a bar, the
-    quartiles of the rounds.
-    """
-    figure = style.new_figure(style.PAGE, 0.8 + 0.2 * len(ways))
-    axes = figure.subplots(1, len(cost_tables.PHASES), sharey=True)
-    for ax, phase in zip(axes, cost_tables.PHASES):
-        for place, (way, phases) in enumerate(ways.items()):
-            algorithm, _, spelled_out = way.partition("_")
-            look, ratio = style.LOOKS[algorithm], phases[phase]["ratio"]
-            bar = {"color": look.colour, "lw": 2.5, "solid_capstyle": "butt"}
-            ax.plot([ratio["low"], ratio["high"]], [place, place], **bar)
-            face = "white" if spelled_out else look.colour
-            ax.plot(ratio["median"], place, look.marker, color=look.colour, mfc=face, ms=5)
-        ax.axvline(1, color="0.5", lw=0.8, zorder=0)
-        ax.set_yticks(range(len(ways)), [cost_tables.way_title(way) for way in ways])
-        ax.set(ylim=(len(ways) - 0.5, -0.5), xlabel="Time ÷ Original")
-    return figure
 
 
 def length_data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
