@@ -92,7 +92,7 @@ def _losses(study: Study, runs: Sequence[Record], suffix: str) -> Iterator[Row]:
     yield study.level(PARAMETERS.of(suffix), "largest", parameters / 1e6, model=model)
     yield study.level(TOKENS.of(suffix), "most", tokens / 1e6, model=model)
     yield study.level(STRENGTH.of(suffix), "High", strength, model=model)
-    length = metrics[0]["recipe"]["length"]
+    length = metrics[0].get("recipe", {}).get("length") or 0
     yield study.level(LENGTH.of(suffix), "High", length, model=model)
     yield study.level(SEQUENCES.of(suffix), "measured", sequences, model=model)
 
