@@ -1,11 +1,16 @@
 """What a cost run found, as tables: operations beside Table 9, ways beside each other."""
 
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 import pandas as pd
 
 from companion.paper import arithmetic, comparisons
 from companion.paper.numbers import Published
+from companion.records import select
+from companion.records.schema import Record
 from companion.setup import labels
 from companion.setup.sizes_and_strengths import SIZES
 
@@ -25,6 +30,29 @@ def way_title(way: str) -> str:
     """A way of computing attention for readers: "original_eager" -> "Original, eager"."""
     algorithm, _, kind = way.partition("_")
     return labels.algorithm_title(algorithm) + (f", {kind}" if kind else "")
+
+
+def timings(records: Sequence[Record], model: str) -> list[Record]:
+    """Return the cost runs of a size, those of the study that timed it most often."""
+    runs = select(records, "cost", model=model)
+    times = Counter(run["study"] for run in runs)
+    return [run for run in runs if times[run["study"]] == max(times.values())]
+
+
+def over_runs(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return a way's numbers in one phase: of a single run as it has them, a median with the
+    quartiles of its rounds; of several the median of their medians, with the least and the largest.
+
+    A number without rounds, such as an operation count, is that of the first run.
+    """
+    if len(runs) == 1:
+        return runs[0]
+    merged = dict(runs[0])
+    for name, value in merged.items():
+        if isinstance(value, dict):
+            medians = [run[name]["median"] for run in runs]
+            merged[name] = {"median": median(medians), "low": min(medians), "high": max(medians)}
+    return merged
 
 
 def operations(paper: Published) -> pd.DataFrame:

@@ -5,6 +5,7 @@ length.
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 from companion.records import tracked
@@ -41,8 +42,8 @@ def rows(study: Study) -> Iterator[Row]:
     for run in study.runs("alternations"):
         yield from _alternations(study, run)
     timed = study.runs("cost")
-    for run in timed:
-        yield from _rounds(study, run)
+    for model in study.models("cost"):
+        yield from _whole_model(study, study.runs("cost", model=model))
     # attention alone is of no size: a study of several says nothing of its own about it
     for run in timed if len(timed) == 1 else ():
         yield from _lengths(study, run)
@@ -88,14 +89,22 @@ def _ratios(metrics: dict[str, Any], phase: str) -> Iterator[tuple[str, Estimate
             yield f"High / Original ({to})", median_interval(*quartiles, metrics["repeats"])
 
 
-def _rounds(study: Study, run: Record) -> Iterator[Row]:
-    """Yield the ratios of a study's own timing run, a median of few rounds."""
-    metrics, model = run["metrics"], run["parameters"]["model"]
+def _whole_model(study: Study, runs: list[Record]) -> Iterator[Row]:
+    """Yield the ratios of a study's own timing of one size: of one run the median of few rounds, of
+    several the median of theirs, with their range.
+    """
+    model = runs[0]["parameters"]["model"]
+    name = labels.model_title(model)
+    of_several = f", {name}" if len(study.models("cost")) > 1 else ""
     for phase, title in PHASES.items():
-        for contrast, estimate in _ratios(metrics, phase):
-            name = labels.model_title(model)
-            of_several = f", {name}" if len(study.models("cost")) > 1 else ""
-            row = study.row(ROUNDS.of(f" of {title}{of_several}"), contrast, estimate, model)
+        timed = [dict(_ratios(run["metrics"], phase)) for run in runs]
+        for contrast, estimate in timed[0].items():
+            endpoint = ROUNDS.of(f" of {title}{of_several}")
+            if len(runs) > 1:
+                ratios = [ratio[contrast].value for ratio in timed]
+                estimate = Estimate(median(ratios), min(ratios), max(ratios), len(ratios))
+                endpoint = replace(endpoint, of_what="runs")
+            row = study.row(endpoint, contrast, estimate, model)
             yield replace(row, scope=f"{name}, random tokens, CPU")
 
 

@@ -6,6 +6,7 @@ from itertools import product
 from math import nan
 from typing import Any
 
+from companion.cost.cost_tables import over_runs, timings
 from companion.paper.arithmetic import VOCABULARY
 from companion.paper.numbers import Published
 from companion.records import select
@@ -89,20 +90,22 @@ def _printed(name: str, value: Any) -> str:
 
 
 def of_cost(number: int, records: Sequence[Record], published: Published) -> Table:
-    """Time and multiply-accumulates of each way of computing attention; medians with quartiles of
-    rounds in turns.
+    """Time and multiply-accumulates of each way of computing attention: of one run medians with
+    quartiles of rounds in turns, of several their range.
     """
     rows, cells = {}, {}
     for model in estimates.sizes(select(records, "cost")):
-        run = next(iter(select(records, "cost", model=model)), None)
-        ways = run["metrics"]["ways"] if run else {}
+        runs = timings(records, model)
+        ways = runs[0]["metrics"]["ways"] if runs else {}
         for way in dict.fromkeys((*ways, *labels.PAPER_ALGORITHMS)):
             algorithm, _, kind = way.partition("_")
             title = labels.algorithm_title(algorithm) + f" ({kind})" * bool(kind)
             rows[model, way] = (labels.model_title(model), title)
             for (phase, metric), (_, name) in COST.items():
                 keys = {"model": labels.published_model(model), "phase": phase, "metric": metric}
-                cells[(model, way), f"{phase} {name}"] = _cost_cell(run, published, way, name, keys)
+                cells[(model, way), f"{phase} {name}"] = _cost_cell(
+                    runs, published, way, name, keys
+                )
     titles = {
         f"{phase} {name}": title
         for (phase, _), (title, name) in COST.items()
@@ -113,12 +116,13 @@ def of_cost(number: int, records: Sequence[Record], published: Published) -> Tab
 
 
 def _cost_cell(
-    run: Record | None, published: Published, way: str, name: str, keys: dict[str, str]
+    runs: list[Record], published: Published, way: str, name: str, keys: dict[str, str]
 ) -> Cell:
     """One quantity of a way; a time has its ratio to Original's, ours round by round, the paper's
     of its numbers.
     """
-    measured = (run["metrics"]["ways"].get(way, {}) if run else {}).get(keys["phase"]) or {}
+    timed = [run["metrics"]["ways"].get(way, {}).get(keys["phase"]) for run in runs]
+    measured = over_runs(timed) if all(timed) and timed else {}
     # the paper's Original is the fused one: its multiply-accumulates lack what a counter cannot see
     printed = (
         "" if "_" in way else published.printed(9, algorithm=labels.algorithm_title(way), **keys)
@@ -127,10 +131,12 @@ def _cost_cell(
     value, samples = measured.get(name), measured.get("samples_per_second")
     # tokens follow from samples and their length
     if name == "million_tokens_per_second" and samples:
-        value = {end: rate * run["parameters"]["length"] / 1e6 for end, rate in samples.items()}
+        length = runs[0]["parameters"]["length"]
+        value = {end: rate * length / 1e6 for end, rate in samples.items()}
     # a median with its range
     if isinstance(value, dict):
-        ours = Estimate(value["median"], value["low"], value["high"], run["metrics"]["repeats"])
+        counted = len(runs) if len(runs) > 1 else runs[0]["metrics"]["repeats"]
+        ours = Estimate(value["median"], value["low"], value["high"], counted)
     elif value is not None:
         # counted, and not repeated
         ours = Estimate(float(value), nan, nan, None)
@@ -139,6 +145,6 @@ def _cost_cell(
         ratio = Estimate(of["median"], of["low"], of["high"], 1) if of else None
         theirs = float(printed) / plain if printed and plain else None
     reason = (
-        "" if ours else captions.reason("measured", "measure" if run else "stage", stage="cost")
+        "" if ours else captions.reason("measured", "measure" if runs else "stage", stage="cost")
     )
     return Cell(printed, ours, reason=reason, ratio=ratio, published_ratio=theirs)

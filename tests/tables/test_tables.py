@@ -397,6 +397,21 @@ def test_table_9_has_medians_with_quartiles_ratios_to_original_and_rounds_of_wha
     assert none.ours is None and "cost" in none.reason
 
 
+def test_several_timings_of_a_size_give_the_median_of_their_medians_and_their_range():
+    runs = [examples.cost() for _ in range(3)]
+    for run, slower in zip(runs, (1.0, 1.3, 1.1)):
+        timed = run["metrics"]["ways"]["high"]["train"]
+        timed["milliseconds"]["median"] *= slower
+        timed["ratio"]["median"] = slower
+    table = tables.table(9, runs)
+    high = table.cells[("mini", "high"), "train milliseconds"]
+    median = 28 * 1.06
+    assert high.ours.value == pytest.approx(1.1 * median) and high.count() == "3"
+    assert (high.ours.low, high.ours.high) == pytest.approx((median, 1.3 * median))
+    assert (high.ratio.value, high.ratio.low, high.ratio.high) == (1.1, 1.0, 1.3)
+    assert table.cells[("mini", "high"), "train gmacs"].number() == "1.45"
+
+
 def test_every_number_of_the_paper_is_counted_once_with_ours_or_with_the_reason_why_not():
     first = [run | {"study": "paper"} for run in examples.study(("mini",), seeds=(42,))]
     runs = examples.study(("mini-narrow",), ("original", "low"), (42,))
