@@ -7,6 +7,7 @@ largest number of the output, or why there is none.
 import copy
 import csv
 import inspect
+import itertools
 import math
 import re
 import sys
@@ -16,9 +17,11 @@ from typing import Any
 
 import torch
 import transformers as hf
+from families import CACHE, CHECKPOINTING
 from literal_attention import literal
 from torch import Tensor, nn
 from transformers import CONFIG_MAPPING, PreTrainedConfig
+from transformers.cache_utils import Cache
 from transformers.models.auto import modeling_auto
 
 import saobp
@@ -252,11 +255,18 @@ def said(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[-1].strip()[:120]}"
 
 
+PASSED_ON = ("position_bias", "output_attentions")
+"""Arguments that models hand on to attention without naming them."""
+
+
 def run(model: nn.Module, given: dict[str, Tensor], **call: Any) -> Any:
     """Return what a model returns, with the arguments that it knows."""
     taken = inspect.signature(model.forward).parameters
+    passes_on = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
     known = {
-        name: value for name, value in call.items() if name in taken or name == "position_bias"
+        name: value
+        for name, value in call.items()
+        if name in taken or (passes_on and name in PASSED_ON)
     }
     torch.manual_seed(0)
     with torch.set_grad_enabled(call.get("gradients", False)):
@@ -332,43 +342,201 @@ def generation(model: nn.Module, given: dict[str, Tensor]) -> float:
     return apart(*logits)
 
 
-def gradients(model: nn.Module, given: dict[str, Tensor], weights: list[Tensor]) -> list[Tensor]:
-    """Return the gradients of a weighted sum of the output."""
-    output = first(run(model, given, use_cache=False, gradients=True))
-    toward = torch.randn(output.shape, generator=torch.Generator().manual_seed(2))
-    found = torch.autograd.grad((output * toward).sum(), weights, allow_unused=True)
-    return [torch.zeros_like(one) if grad is None else grad for one, grad in zip(weights, found)]
+NO_CACHE, FIXED, SHOWN = "no cache", "no cache, strengths fixed", "attentions"
+CHECKPOINTED, IN_PARTS = "checkpointing", "two parts with a cache"
+PATHS: dict[str, dict[str, Any]] = {
+    NO_CACHE: {"use_cache": False},
+    FIXED: {"use_cache": False},
+    "default call": {},
+    SHOWN: {"output_attentions": True, "use_cache": False},
+    CHECKPOINTED: {},
+    IN_PARTS: {"use_cache": True},
+}
+"""Ways through a model on which gradients are compared, with what a call says for each. Strengths
+are learned, but in one: attention has compiled passes of its own for a number.
+"""
+
+FIRST_PART = 4
+"""Tokens before the others, which come with the cache that these left."""
+
+INPUTS, WEIGHTS, STRENGTHS = "inputs", "weights", "strengths"
+GRADIENTS = tuple(
+    f"gradients of {group}: {path}" for path in PATHS for group in (INPUTS, WEIGHTS, STRENGTHS)
+)
 
 
-def gradient_deviations(model: nn.Module, given: dict[str, Tensor]) -> dict[str, float]:
-    """Return how far gradients of weights and of learned strengths are from the literal form's."""
-    refined = refined_copy(model, learn="layer")
-    names = refined_names(refined)
-    strengths = [torch.tensor(STRENGTH, dtype=torch.float64, requires_grad=True) for _ in names]
+def gradient_checks(model: nn.Module, inputs: dict[str, Tensor]) -> dict[str, Any]:
+    """Return how far gradients are from the literal form's on each path, or what an error says.
+
+    Paths along which the plain model does not run, or gives other numbers, are left out.
+    """
+    results: dict[str, Any] = {}
+    names = refined_names(refined_copy(model))
+    try:
+        expected = literal_gradients(model, inputs, names)
+        full = output_along(copy.deepcopy(model), inputs, NO_CACHE)
+    except Exception as error:
+        return {f"gradients of {WEIGHTS}: {NO_CACHE}": said(error)}
+    for path in PATHS:
+        try:
+            plain = apart(output_along(copy.deepcopy(model), inputs, path), full)
+        except Exception as error:
+            results[f"plain: {path}"] = said(error)
+            continue
+        results[f"plain: {path}"] = plain
+        if not plain <= CLOSE:
+            continue
+        try:
+            deviations = gradient_deviations(model, inputs, path, expected)
+        except Exception as error:
+            deviations = {WEIGHTS: said(error)}
+        for group, deviation in deviations.items():
+            results[f"gradients of {group}: {path}"] = deviation
+    return results
+
+
+def gradient_deviations(
+    model: nn.Module, inputs: dict[str, Tensor], path: str, expected: dict[str, list[Tensor]]
+) -> dict[str, float]:
+    """Return for each group of gradients how far those of a path are from those expected, relative
+    to the largest number of the group.
+    """
+    refined = refined_copy(model, learn=None if path == FIXED else "layer")
+    refinements = [refined.get_submodule(name).saobp for name in refined_names(refined)]
+    offsets = [refinement.offset for refinement in refinements if refinement.options.learn]
+    by_group = gradients(refined, inputs, path, offsets)
+    deviations = {}
+    for group, gradients_of_group in by_group.items():
+        largest = max(float(one.abs().max()) for one in expected[group])
+        pairs = zip(gradients_of_group, expected[group], strict=True)
+        difference = max(float((ours - theirs).abs().max()) for ours, theirs in pairs)
+        deviations[group] = difference / max(largest, 1e-9)
+    return deviations
+
+
+def literal_gradients(
+    model: nn.Module, inputs: dict[str, Tensor], names: list[str]
+) -> dict[str, list[Tensor]]:
+    """Return the gradients of Eq. 9-11 as written, those of strengths as of the offsets that are
+    learned.
+    """
     oracle = copy.deepcopy(model)
+    strengths = [torch.tensor([STRENGTH], dtype=torch.float64) for _ in names]
     for name, strength in zip(names, strengths):
-        literal(oracle, [name], strength)
-    offsets = [refined.get_submodule(name).saobp.offset for name in names]
-    found, expected = [], []
-    for one, learned, into in ((refined, offsets, found), (oracle, strengths, expected)):
-        weights = [
-            weight
-            for name, weight in one.named_parameters()
-            if weight.requires_grad and weight.numel() and "saobp" not in name
-        ]
-        into.append(gradients(one, given, weights))
-        into.append(gradients(one, given, learned))
-    largest = max(float(one.abs().max()) for one in expected[0])
-    weights = max(float((a - b).abs().max()) for a, b in zip(found[0], expected[0])) / largest
+        literal(oracle, [name], strength.requires_grad_())
+    expected = gradients(oracle, inputs, NO_CACHE, strengths)
     # the derivative of a softplus that has the value STRENGTH
-    slope = 1 - torch.exp(torch.tensor(-STRENGTH, dtype=torch.float64))
-    learned = [
-        torch.stack([one.reshape(()).double() for one in side[1]]) for side in (found, expected)
+    slope = -math.expm1(-STRENGTH)
+    expected[STRENGTHS] = [gradient * slope for gradient in expected[STRENGTHS]]
+    return expected
+
+
+def gradients(
+    model: nn.Module, inputs: dict[str, Tensor], path: str, strengths: list[Tensor]
+) -> dict[str, list[Tensor]]:
+    """Return the gradients of a weighted sum of the output of a path: of the numbers that a model
+    reads and of its embeddings, of its weights, and of strengths.
+    """
+    inputs = {name: as_leaf(tensor) for name, tensor in inputs.items()}
+    embeddings: list[list[Tensor]] = []
+    for module in embedding_modules(model):
+        embeddings.append([])
+        module.register_forward_hook(noting_into(embeddings[-1]))
+    output = output_along(model, inputs, path)
+    read = [[tensor] for tensor in inputs.values() if tensor.requires_grad]
+    weights = [
+        [weight]
+        for name, weight in model.named_parameters()
+        if weight.requires_grad and weight.numel() and "saobp" not in name
     ]
-    return {
-        "gradients of weights": weights,
-        "gradients of strengths": apart(learned[0], learned[1] * slope),
+    groups = {
+        INPUTS: read + [parts for parts in embeddings if parts],
+        WEIGHTS: weights,
+        STRENGTHS: [[strength] for strength in strengths],
     }
+    toward = torch.randn(output.shape, generator=torch.Generator().manual_seed(2))
+    tensors = [part for sources in groups.values() for parts in sources for part in parts]
+    by_tensor = iter(torch.autograd.grad((output * toward).sum(), tensors, allow_unused=True))
+    return {
+        group: [joined(parts, by_tensor) for parts in sources]
+        for group, sources in groups.items()
+        if sources
+    }
+
+
+def joined(parts: list[Tensor], by_tensor: Iterator[Tensor | None]) -> Tensor:
+    """Return the next gradients as one, of tensors that hold tokens one after the other; zero where
+    the output does not depend on them.
+    """
+    by_part = itertools.islice(by_tensor, len(parts))
+    filled = [
+        torch.zeros_like(part) if gradient is None else gradient
+        for part, gradient in zip(parts, by_part, strict=True)
+    ]
+    return torch.cat(filled, -2) if len(filled) > 1 else filled[0]
+
+
+def as_leaf(tensor: Tensor) -> Tensor:
+    """Return a copy of numbers that asks for its gradient, and token ids as they are."""
+    return tensor.clone().requires_grad_() if tensor.is_floating_point() else tensor
+
+
+def embedding_modules(model: nn.Module) -> list[nn.Module]:
+    """Return the modules that embed what a model, or a model within it, reads."""
+    modules: list[nn.Module] = []
+    for part in model.modules():
+        if not isinstance(part, hf.PreTrainedModel):
+            continue
+        try:
+            module = part.get_input_embeddings()
+        except (NotImplementedError, AttributeError):
+            continue
+        if isinstance(module, nn.Module) and all(module is not known for known in modules):
+            modules.append(module)
+    return modules
+
+
+def noting_into(outputs: list[Tensor]) -> Callable[..., None]:
+    """Return a hook that notes what a module returns, where a gradient can reach it."""
+
+    def note(module: nn.Module, args: Any, output: Any) -> None:
+        if isinstance(output, Tensor) and output.requires_grad:
+            outputs.append(output)
+
+    return note
+
+
+def output_along(model: nn.Module, inputs: dict[str, Tensor], path: str) -> Tensor:
+    """Return the output of a model along a path, with the graph of its gradients."""
+    if path == CHECKPOINTED:
+        checkpoint(model)
+    if path != IN_PARTS:
+        output = run(model, inputs, gradients=True, **PATHS[path])
+        if path == SHOWN and not any("attentions" in name for name in output):
+            raise ValueError("model: shows no attentions")
+        return first(output)
+    name = "decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"
+    tokens = inputs[name]
+    beginning = inputs | {name: tokens[:, :FIRST_PART]}
+    start = run(model, beginning, gradients=True, **PATHS[path])
+    cache = next(part for part in start.values() if isinstance(part, Cache))
+    rest = {name: tokens[:, FIRST_PART:], CACHE: cache}
+    if name == "decoder_input_ids":
+        rest["encoder_outputs"] = (start.encoder_last_hidden_state,)
+    end = run(model, rest, gradients=True, **PATHS[path])
+    return torch.cat([first(start), first(end)], 1)
+
+
+def checkpoint(model: nn.Module) -> None:
+    """Have a model train as with gradient checkpointing, without dropout."""
+    for part in (*model.modules(), *with_sizes(model.config)):
+        for name, value in list(vars(part).items()):
+            if "drop" in name and isinstance(value, float):
+                setattr(part, name, 0.0)
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    getattr(model, f"{CHECKPOINTING}_enable")()
+    model.train()
 
 
 def in_float64(model: nn.Module, given: dict[str, Tensor]) -> float:
@@ -423,12 +591,8 @@ def checks(model: nn.Module, given: dict[str, Tensor]) -> dict[str, Any]:
             note(OWN_FORMS, lambda: apart(full, first(run(spelled_out(model), given))))
         note("High moves", lambda: apart(high, full))
         note("High: default call", lambda: apart(first(run(refined, given)), high))
-        shown = {"output_attentions": True, "use_cache": False}
-        note("High, attentions", lambda: apart(first(run(refined, given, **shown)), high))
-        try:
-            results |= gradient_deviations(model, given)
-        except Exception as error:
-            results["gradients of weights"] = said(error)
+        note("High, attentions", lambda: apart(first(run(refined, given, **PATHS[SHOWN])), high))
+        results |= gradient_checks(model, given)
     return results
 
 
@@ -458,17 +622,13 @@ LIMITS = {
     "High = literal": CLOSE,
     "High: default call": CLOSE,
     "High, attentions": CLOSE,
-    "gradients of weights": GRADIENT,
-    "gradients of strengths": GRADIENT,
     "none: last token": EXACT,
     "High: last token": EXACT,
+    **dict.fromkeys(GRADIENTS, GRADIENT),
 }
 
 
-ORACLES = (
-    *("plain = literal", "High = literal", IN_FLOAT64),
-    *("gradients of weights", "gradients of strengths"),
-)
+ORACLES = ("plain = literal", "High = literal", IN_FLOAT64, *GRADIENTS)
 
 
 def spelled_out(model: nn.Module) -> nn.Module:
@@ -487,7 +647,7 @@ def faults(results: dict[str, Any]) -> list[str]:
     """
     limits, rounding = dict(LIMITS), results.get("plain = literal", 0.0)
     if not isinstance(rounding, str):
-        for name in ("High = literal", "gradients of weights", "gradients of strengths"):
+        for name in ("High = literal", *GRADIENTS):
             limits[name] = max(limits[name], SENSITIVITY * rounding)
     own_forms = results.get(OWN_FORMS, 0.0)
     if isinstance(own_forms, str) or not own_forms <= CLOSE:

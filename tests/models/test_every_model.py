@@ -6,6 +6,8 @@ import every_model
 import pytest
 from transformers import CONFIG_MAPPING
 
+from saobp.models import refined_attention
+
 # at least one of each way to attend, to mask and to cache
 FEW = (
     "albert",
@@ -36,6 +38,42 @@ def test_none_is_the_plain_model_and_high_the_literal_form(kind):
     results = every_model.row(kind)
     assert results["built"] == "yes"
     assert not every_model.faults(results), results
+
+
+ONE_PASS = [path for path in every_model.PATHS if path != every_model.IN_PARTS]
+
+
+@pytest.mark.parametrize(
+    ("kind", "paths"),
+    [
+        ("bart", every_model.PATHS),
+        ("bert", ONE_PASS),
+        ("llama", every_model.PATHS),
+        ("vit", ONE_PASS),
+    ],
+)
+def test_gradients_are_compared_on_every_path_that_a_kind_has(kind, paths):
+    results = every_model.gradient_checks(*every_model.built(kind))
+    compared = {name for name in results if name in every_model.GRADIENTS}
+    groups = (every_model.INPUTS, every_model.WEIGHTS, every_model.STRENGTHS)
+    expected = {f"gradients of {group}: {path}" for group in groups for path in paths}
+    expected.remove(f"gradients of {every_model.STRENGTHS}: {every_model.FIXED}")
+    assert compared == expected
+    assert not every_model.faults(results), results
+
+
+def test_a_path_that_drops_a_gradient_fails(monkeypatch):
+    """Where attention is shown, of the probabilities; the fused operation has its own."""
+    average = refined_attention.apply_to_values
+    monkeypatch.setattr(
+        refined_attention,
+        "apply_to_values",
+        lambda weights, value, dropout: average(weights.detach(), value, dropout),
+    )
+    results = every_model.gradient_checks(*every_model.built("bert"))
+    groups = (every_model.INPUTS, every_model.WEIGHTS, every_model.STRENGTHS)
+    expected = {f"gradients of {group}: attentions" for group in groups}
+    assert {*every_model.faults(results)} == expected
 
 
 @pytest.mark.parametrize("kind", ["nemotron_asr_streaming_encoder", "paligemma"])
