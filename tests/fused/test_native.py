@@ -186,6 +186,25 @@ def test_the_folder_of_the_passes_is_private_whatever_the_umask_and_never_in_the
     assert not (tmp_path / "here").exists()
 
 
+@pytest.mark.parametrize("rights", [0o775, 0o757])
+def test_a_compiled_file_that_others_may_write_to_is_made_again(fresh, rights):
+    """The folder may let a group in, and a compiler gives its files the rights of the umask."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    fresh.mkdir(mode=0o755)
+    before = os.umask(0o002)
+    try:
+        library = native.compiled(compiler, native.FLAGS)
+    finally:
+        os.umask(before)
+    assert native.only_ours(library)
+    library.write_bytes(b"code of somebody else")
+    library.chmod(rights)
+    assert native.compiled(compiler, native.FLAGS) == library
+    assert native.only_ours(library) and library.read_bytes() != b"code of somebody else"
+
+
 def test_threads_that_come_at_once_compile_once(fresh, monkeypatch):
     """A second compilation beside the first could take the slower flags."""
     asked = []

@@ -64,12 +64,12 @@ def made() -> ctypes.CDLL | None:
 
 def compiled(compiler: str, flags: tuple[str, ...]) -> Path:
     """Compile the sources, unless they lie compiled in the user's cache, by these flags and for
-    this processor.
+    this processor; a file that others may write to is made again.
     """
     recipe = repr(([source.read_text() for source in SOURCES], compiler, flags, processor()))
     folder = cache_folder()
     made = folder / f"{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.so"
-    if not made.exists():
+    if not made.exists() or not only_ours(made):
         new = made.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
         command = [
             compiler,
@@ -79,6 +79,8 @@ def compiled(compiler: str, flags: tuple[str, ...]) -> Path:
             *(source for source in SOURCES if source.suffix == ".c"),
         ]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
+        # under umask 002 a group could write to it
+        new.chmod(0o700)
         new.replace(made)
     return made
 
@@ -114,12 +116,12 @@ def cache_folder() -> Path:
     return Path(folder)
 
 
-def only_ours(folder: Path) -> bool:
-    """Tell whether a folder is this user's and nobody else may write to it."""
+def only_ours(place: Path) -> bool:
+    """Tell whether a folder or file is this user's and nobody else may write to it."""
     # Windows numbers no users, and keeps a home to its own
     if not hasattr(os, "geteuid"):
         return True
-    status = folder.stat()
+    status = place.stat()
     shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return status.st_uid == os.geteuid() and not shared
 
