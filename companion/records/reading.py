@@ -17,6 +17,8 @@ from companion.setup import paths
 ANSWERS_END = ".answers.parquet"
 # run: its place in `metrics.multihop`; right: 0 or 1 per question, the same questions in each run
 ANSWERS = pa.schema([("run", pa.int32()), ("hops", pa.int32()), ("right", pa.list_(pa.int8()))])
+# numbers in a file of answers, of which the longest that is tracked has 300,000
+MOST_ANSWERS = 10**7
 log = logging.getLogger(__name__)
 
 
@@ -43,9 +45,10 @@ def read(path: str | Path) -> Record:
     answers = Path(path).with_suffix(ANSWERS_END)
     if answers.is_file():
         try:
-            record = _with_answers(
-                record, zip(*pq.read_table(answers, columns=ANSWERS.names).to_pydict().values())
-            )
+            with pq.ParquetFile(answers) as file:
+                _refuse_a_bomb(file)
+                table = file.read()
+            record = _with_answers(record, zip(*table.to_pydict().values()))
         except (pa.ArrowException, OSError, LookupError):
             raise RecordError(
                 f"{answers}: not the answers of {Path(path).name}: restore them, or run again"
@@ -58,6 +61,18 @@ def read(path: str | Path) -> Record:
             f"{path}: its answers, {answers.name}, are missing or not whole: restore them, or run again"
         )
     return record
+
+
+def _refuse_a_bomb(file: pq.ParquetFile) -> None:
+    """Raise ArrowInvalid for other columns than those of answers, or more numbers than an exam has:
+    a small file may repeat one for ever.
+    """
+    groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
+    numbers = [
+        group.column(place).num_values for group in groups for place in range(group.num_columns)
+    ]
+    if not file.schema_arrow.equals(ANSWERS) or sum(numbers) > MOST_ANSWERS:
+        raise pa.ArrowInvalid("no answers")
 
 
 def _no_number(text: str) -> None:

@@ -16,7 +16,7 @@ from example_records import FAILED, exam
 
 import saobp
 from companion import records
-from companion.records import RecordError, Run, schema
+from companion.records import RecordError, Run, reading, schema
 from companion.records.schema import Record
 from companion.setup import paths
 
@@ -358,6 +358,19 @@ def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back_or_are_nam
             records.read(path)
     (tmp_path / "a.answers.parquet").unlink()
     with pytest.raises(RecordError, match="a.answers.parquet, are missing or not whole"):
+        records.read(path)
+
+
+def test_a_small_file_of_answers_that_unpacks_to_more_than_an_exam_is_refused(tmp_path):
+    runs, path = [exam(2, "original", 0)], tmp_path / "a.json"
+    record = examples.record("hops", "mini", "high", 42, {"multihop": runs, "exam_recipe": {}})
+    paths.write_text(path, records.as_text(records.move_answers(record, path)))
+    zeros = np.zeros(10**7, dtype=np.int8)
+    right = pa.ListArray.from_arrays(pa.array([0, len(zeros)], pa.int32()), pa.array(zeros))
+    answers = pa.table({"run": [0], "hops": [1], "right": right}, reading.ANSWERS)
+    pq.write_table(answers, tmp_path / "a.answers.parquet", compression="zstd")
+    assert (tmp_path / "a.answers.parquet").stat().st_size < 10_000
+    with pytest.raises(RecordError, match="a.answers.parquet: not the answers of a.json"):
         records.read(path)
 
 
