@@ -65,7 +65,9 @@ def refuse_files_of_the_future(folder: Path, study: Path) -> None:
     They come from an archive, or from a clock that is ahead. `folder` is the study's build, `study`
     its file.
     """
-    places = [paths.root() / name for name in INPUTS] + [folder / name for name in PLACES]
+    places = [paths.root() / name for name in INPUTS]
+    # of a report that is later than its records none is made again
+    places += [folder / name for name in (*PLACES, "index.html")]
     files = [
         file for place in places for file in (place, *sorted(place.rglob("*"))) if file.is_file()
     ]

@@ -67,6 +67,7 @@ def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypat
         "notebooks/09-audit.ipynb",
         "data/published/a.csv",
         "build/smoke/records/a b.json",
+        "build/smoke/index.html",
         "Snakefile",
         "companion/training/trainer.py",
         "saobp/models/apply.py",
