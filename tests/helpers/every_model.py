@@ -368,7 +368,7 @@ GRADIENTS = tuple(
 def gradient_checks(model: nn.Module, inputs: dict[str, Tensor]) -> dict[str, Any]:
     """Return how far gradients are from the literal form's on each path, or what an error says.
 
-    Paths along which the plain model does not run, or gives other numbers, are left out.
+    Paths along which the plain model gives no gradient, or other numbers, are left out.
     """
     results: dict[str, Any] = {}
     names = refined_names(refined_copy(model))
@@ -379,7 +379,9 @@ def gradient_checks(model: nn.Module, inputs: dict[str, Tensor]) -> dict[str, An
         return {f"gradients of {WEIGHTS}: {NO_CACHE}": said(error)}
     for path in PATHS:
         try:
-            plain = apart(output_along(copy.deepcopy(model), inputs, path), full)
+            output = output_along(copy.deepcopy(model), inputs, path)
+            output.sum().backward()
+            plain = apart(output, full)
         except Exception as error:
             results[f"plain: {path}"] = said(error)
             continue
@@ -647,7 +649,7 @@ def faults(results: dict[str, Any]) -> list[str]:
     """
     limits, rounding = dict(LIMITS), results.get("plain = literal", 0.0)
     if not isinstance(rounding, str):
-        for name in ("High = literal", *GRADIENTS):
+        for name in ("High = literal", "High, attentions", *GRADIENTS):
             limits[name] = max(limits[name], SENSITIVITY * rounding)
     own_forms = results.get(OWN_FORMS, 0.0)
     if isinstance(own_forms, str) or not own_forms <= CLOSE:
