@@ -5,6 +5,7 @@ A token file holds such text in one archive, for a machine that has neither the 
 network.
 """
 
+import bz2
 import errno
 import hashlib
 import json
@@ -13,9 +14,10 @@ import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -230,7 +232,7 @@ def refuse_to_overwrite(file: Path) -> None:
     """Raise DataError, one line, where a token file would replace a file that is none."""
     try:
         if file.is_file():
-            with tarfile.open(file, "r:bz2") as archive:
+            with _opened(file) as archive:
                 archive.getmember("about.json")
     except (tarfile.TarError, KeyError, EOFError, OSError):
         raise DataError(f"{file}: is there, and is no token file; name another") from None
@@ -262,6 +264,33 @@ def write_file(
     return file
 
 
+class _Bounded:
+    """A stream that raises TarError before it gives more than `most` bytes."""
+
+    def __init__(self, stream: BinaryIO, most: int):
+        self.stream, self.left = stream, most
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes."""
+        self.left -= size
+        if self.left < 0:
+            raise tarfile.TarError(f"it unpacks to over {UNPACKED_AT_MOST} times its size")
+        return self.stream.read(size)
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[tarfile.TarFile]:
+    """Open a token file, to be read from its start to its end: its headers too may hold more than
+    they seem to.
+    """
+    most = UNPACKED_AT_MOST * file.stat().st_size + tarfile.RECORDSIZE
+    with (
+        bz2.open(file) as stream,
+        tarfile.open(fileobj=_Bounded(stream, most), mode="r|") as archive,
+    ):
+        yield archive
+
+
 def _extract(archive: tarfile.TarFile, folder: Path, most: int) -> None:
     """Write the plain files of an archive below a folder; Python's filter "data" came with 3.11.4.
 
@@ -272,6 +301,7 @@ def _extract(archive: tarfile.TarFile, folder: Path, most: int) -> None:
         place = (folder / entry.name).resolve()
         if not (entry.isreg() or entry.isdir()) or not place.is_relative_to(folder.resolve()):
             raise tarfile.TarError(f"'{entry.name}' leads elsewhere")
+        # of a file with holes the archive holds less
         size += entry.size
         if size > most:
             raise tarfile.TarError(f"it unpacks to over {UNPACKED_AT_MOST} times its size")
@@ -293,7 +323,7 @@ def read_file(file: Path) -> tuple[PreTrainedTokenizerBase, Blocks, Blocks, dict
 
     def unpack(folder: Path) -> None:
         try:
-            with tarfile.open(file, "r:bz2") as archive:
+            with _opened(file) as archive:
                 _extract(archive, folder, UNPACKED_AT_MOST * file.stat().st_size)
         except (tarfile.TarError, EOFError, OSError) as error:
             if getattr(error, "errno", None) in FULL:
