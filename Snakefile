@@ -66,14 +66,14 @@ TEXT = repr([SOURCE, study.corpus, study.tokenizer, study.vocabulary, *filter(No
 PUBLISHED, COMPARED = "data/published/*", "figures/results.csv"
 IN_SMOKE = study.name == EXERCISE  # shows the study of `SAY_MOST`
 SHOWN = {  # what is tracked and a notebook shows beside its own run: a change of it is another run
-    "05-finetune": ["data/results/narrow/*", PUBLISHED],
+    "05-finetune": ["data/results/narrow/*", PUBLISHED, COMPARED],
     "06-attention": ["data/results/narrow/*", COMPARED],
     "07-decoder": ["data/results/narrow/*", PUBLISHED, "figures/*"],
     "08-cost": ["data/results/narrow/*", PUBLISHED, COMPARED],
     "09-audit": [PUBLISHED],
     "10-tables": [PUBLISHED, "figures/claims.csv", "figures/figure6.csv", "figures/table7.csv", COMPARED, "data/results/decoders/*", *(f"data/results/{name}/*" for name in SAY_MOST if IN_SMOKE)],
     "11-figures": [PUBLISHED, "data/plan/*", "data/examples/*", "figures/*"],
-    "12-beyond": [*(f"data/results/{name}/*" for name in ("learning", "stories", "narrow")), "figures/*"],
+    "12-beyond": [*(f"data/results/{name}/*" for name in ("learning", "stories")), "figures/*"],
     "13-retrofit": ["data/results/retrofit/*", "data/plan/*", "figures/*"],
     "report": ["figures/*"],
 }

@@ -57,9 +57,9 @@ CHANGES = {
         {"study_name": "ladder", "strength": 1.0, "sentence": "", "width": 20, "colour_high": "r"},
     ],
     "12-beyond": [
-        {"pair_strength": 0.0, "pair_rate": 1e-8, "pair_steps": 0, "pair_layers": 1},
-        {"pair_strength": 1.0, "pair_rate": 0.1, "pair_steps": 20},
-        {"pair_strength": 2.0, "pair_steps": 1, "pair_layers": 4},
+        {"arm": "straight-through", "level": 0.5},
+        {"arm": "warmup-1000", "level": 0.75, "seed": 42},
+        {"arm": "learned-bias"},
     ],
 }
 REFUSED = {
@@ -70,7 +70,7 @@ REFUSED = {
     "08-cost": ({"tokens": 0}, "parameter 'tokens': 0 is not between"),
     "10-tables": ({"confidence": 1.0}, "parameter 'confidence': 1.0 is not between"),
     "11-figures": ({"texts": 0}, "parameter 'texts': 0 is not between"),
-    "12-beyond": ({"pair_strength": -1.0}, "parameter 'pair_strength': -1.0 is not between"),
+    "12-beyond": ({"arm": "original"}, "parameter 'arm': 'original' is none of high, "),
 }
 
 

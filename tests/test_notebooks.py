@@ -9,6 +9,7 @@ import nbformat
 import pytest
 import torch
 
+from companion.figures.beyond_the_paper import learning_rates
 from companion.records.execution import declared_parameters
 from companion.setup import paths, ranges
 
@@ -105,6 +106,13 @@ def test_every_link_leads_to_a_file_and_a_product_without_the_own_message_is_not
             assert (notebook.parent / target).exists(), target
         if "Eq. 11" in source and re.search(r"i \\neq? j|i\\neq? j", source):
             assert "own message" in source or r"$i \ne j$" in source, source
+
+
+def test_notebook_12_says_what_every_arm_of_its_figure_is():
+    (path,) = [path for path in NOTEBOOKS if path.stem == "12-beyond"]
+    text = "\n".join(cell.source for cell in cells(path, "markdown"))
+    unsaid = [title for title in learning_rates.ARM_TITLES.values() if f"*{title}*" not in text]
+    assert not unsaid
 
 
 SIXTY_WORDS = " ".join(["a", "cat", "sat", "on", "my", "mat"] * 10)
