@@ -57,9 +57,9 @@ CHANGES = {
         {"study_name": "ladder", "strength": 1.0, "sentence": "", "width": 20, "colour_high": "r"},
     ],
     "12-beyond": [
-        {"arm": "straight-through", "level": 0.5},
-        {"arm": "warmup-1000", "level": 0.75, "seed": 42},
-        {"arm": "learned-bias"},
+        {"arm": "straight-through", "level": 0.5, "pair_steps": 0},
+        {"arm": "warmup-1000", "level": 0.75, "pair_strength": 0.0, "pair_steps": 3},
+        {"arm": "learned-bias", "pair_strength": 1.0, "pair_rate": 0.1, "pair_steps": 2},
     ],
 }
 REFUSED = {
