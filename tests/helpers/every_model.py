@@ -374,14 +374,16 @@ def gradient_checks(model: nn.Module, inputs: dict[str, Tensor]) -> dict[str, An
     names = refined_names(refined_copy(model))
     try:
         expected = literal_gradients(model, inputs, names)
-        full = output_along(copy.deepcopy(model), inputs, NO_CACHE)
+        full = output_along(copy.deepcopy(model), inputs, NO_CACHE).detach()
     except Exception as error:
         return {f"gradients of {WEIGHTS}: {NO_CACHE}": said(error)}
     for path in PATHS:
         try:
             output = output_along(copy.deepcopy(model), inputs, path)
             output.sum().backward()
-            plain = apart(output, full)
+            plain = apart(output.detach(), full)
+            # its graph goes before that of the refined model is made
+            del output
         except Exception as error:
             results[f"plain: {path}"] = said(error)
             continue

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -146,12 +147,18 @@ def refined(
             senders = sends[..., j, :, None]
             if exclude_self:
                 senders = senders & (torch.arange(length) != j)[:, None]
-            product = torch.where(senders, messages, 1.0).prod(-2)
-            rows.append(prior[..., j, :] * product)
+            # what its gradient needs is worked out again: of all rows it fills the memory
+            part = prior[..., j, :], messages, senders
+            rows.append(checkpoint(row, *part, use_reentrant=False, preserve_rng_state=False))
         updated = torch.stack(rows, -2)
         updated = updated / updated.sum(-1, keepdim=True).clamp(min=1e-300)
         beliefs = (1 - damping) * updated + damping * beliefs
     return torch.where(real[..., None], beliefs, attention)
+
+
+def row(prior: Tensor, messages: Tensor, senders: Tensor) -> Tensor:
+    """Return one row of Eq. 11, not normalised: phi_j(k) times the messages of its senders."""
+    return prior * torch.where(senders, messages, 1.0).prod(-2)
 
 
 def spared(prior: Tensor, shown: Tensor, real: Tensor, spare: str | float | None) -> Tensor:
