@@ -533,7 +533,9 @@ def output_along(model: nn.Module, inputs: dict[str, Tensor], path: str) -> Tens
 
 def checkpoint(model: nn.Module) -> None:
     """Have a model train as with gradient checkpointing, without dropout."""
-    for part in (*model.modules(), *with_sizes(model.config)):
+    # a config within may be left out
+    configs = filter(None, with_sizes(model.config))
+    for part in (*model.modules(), *configs):
         for name, value in list(vars(part).items()):
             if "drop" in name and isinstance(value, float):
                 setattr(part, name, 0.0)
