@@ -6,6 +6,7 @@ import re
 
 import matplotlib.pyplot as plt
 import nbformat
+import pandas as pd
 import pytest
 import torch
 
@@ -113,6 +114,19 @@ def test_notebook_12_says_what_every_arm_of_its_figure_is():
     text = "\n".join(cell.source for cell in cells(path, "markdown"))
     unsaid = [title for title in learning_rates.ARM_TITLES.values() if f"*{title}*" not in text]
     assert not unsaid
+
+
+def test_notebook_12_names_the_arms_in_the_order_of_its_figure():
+    (path,) = [path for path in NOTEBOOKS if path.stem == "12-beyond"]
+    text = "\n".join(cell.source for cell in cells(path, "markdown"))
+    (setup,) = [source for source in tagged(path, "setup") if "\narms = (" in source]
+    drawn = pd.read_csv(paths.figures() / "figure-rates.csv").query("panel == 'ratio'")
+    arms = [arm for arm in drawn["arm"].str.partition(" ")[0] if f'"{arm}"' in setup]
+    titles = [title for arm in arms if (title := learning_rates.ARM_TITLES.get(arm))]
+    listed = [setup.index(f'"{arm}"') for arm in dict.fromkeys(arms)]
+    explained = [text.index(f"*{title}*") for title in titles]
+    assert len(listed) == 9 and listed == sorted(listed)
+    assert explained == sorted(explained)
 
 
 SIXTY_WORDS = " ".join(["a", "cat", "sat", "on", "my", "mat"] * 10)
