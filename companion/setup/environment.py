@@ -73,12 +73,7 @@ INHERITED = (
     # ours
     "SAOBP_*",
 )
-SET = {
-    # modules of the current folder, such as an own random.py, do not reach a run
-    "PYTHONSAFEPATH": "1",
-    "PYTHONWARNINGS": "ignore",
-    "TOKENIZERS_PARALLELISM": "false",
-}
+SET = {"PYTHONWARNINGS": "ignore", "TOKENIZERS_PARALLELISM": "false"}
 # what may change the numbers of a run
 TOLD = (
     "ACCELERATE_*",
