@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export TOKENIZERS_PARALLELISM := false
 export STUDY
 NBVAL := --nbval-lax --nbval-cell-timeout=900 -p no:cacheprovider
-KERNELS := python -P -m companion.publication.forked_runs with
+KERNELS := python -m companion.publication.forked_runs with
 export PYTHONWARNINGS ?= ignore
 
 .DEFAULT_GOAL := help
@@ -32,15 +32,15 @@ reproduce: install  ## run every notebook under STUDY (smoke), then open build/S
 	@saobp reproduce --study "$$STUDY" --cores $(CORES)
 
 test: install  ## unit, property and end-to-end tests, and under nbval notebooks 01, 03, 09 and 13
-	@OMP_NUM_THREADS=1 $(KERNELS) python -P -m pytest tests notebooks/01* notebooks/03* notebooks/09* notebooks/13* \
+	@OMP_NUM_THREADS=1 $(KERNELS) python -m pytest tests notebooks/01* notebooks/03* notebooks/09* notebooks/13* \
 		-n $(CORES) --dist loadfile --no-loadscope-reorder $(NBVAL)
 
 coverage: install  ## the tests again, and which lines of saobp none of them runs (half as long again)
-	@python -P -m pytest -n $(CORES) --dist loadfile --no-loadscope-reorder --cov=saobp --cov-report=term:skip-covered
+	@python -m pytest -n $(CORES) --dist loadfile --no-loadscope-reorder --cov=saobp --cov-report=term:skip-covered
 
 nightly: install  ## the slow tests, the thousands of generated cases, and every notebook under nbval
-	@python -P -m pytest -m 'slow or nightly'
-	@OMP_NUM_THREADS=1 $(KERNELS) python -P -m pytest notebooks $(NBVAL)
+	@python -m pytest -m 'slow or nightly'
+	@OMP_NUM_THREADS=1 $(KERNELS) python -m pytest notebooks $(NBVAL)
 
 figures: install  ## rebuild figures/ and the texts (README, RESULTS, …) from the tracked records
 	@saobp figures
